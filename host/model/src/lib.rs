@@ -1,0 +1,25 @@
+//! Words and shapes that every crate of the host shares: identifiers, columnar batches, key groups, limits.
+//!
+//! Floor 0: pure data. No I/O, clock, randomness or thread.
+
+mod batch;
+mod blobs;
+mod ids;
+mod key_group;
+mod keyed;
+pub mod limits;
+
+pub use batch::{Batch, BatchRef};
+pub use blobs::{Blobs, BlobsRef};
+pub use ids::{Attempt, CheckpointId, Digest, InstanceId, OperatorUid, ParseDigestError, SubtaskId, TaskId};
+pub use key_group::{KeyGroup, KeyGroupRange, key_group_of, subtask_of};
+pub use keyed::{KeyedBatch, Partitioner, Section};
+
+/// Event time: milliseconds since the Unix epoch, UTC.
+pub type Timestamp = i64;
+
+/// The watermark that ends event time: no later row can follow.
+pub const WATERMARK_END: Timestamp = i64::MAX;
+
+/// The watermark before any row was seen.
+pub const WATERMARK_START: Timestamp = i64::MIN;

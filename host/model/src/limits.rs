@@ -1,0 +1,99 @@
+//! Every bound of the host in one place, with the relations between them asserted at compile time.
+//!
+//! Units come last in names. Sizes are in bytes, times in milliseconds.
+
+/// Rows a frame holds at most.
+pub const FRAME_ROWS_MAX: usize = 16_384;
+
+/// Bytes of keys and values a frame holds before it is closed. A frame may exceed this by its last row.
+pub const FRAME_BYTES_TARGET: usize = 1 << 20;
+
+/// The longest key.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+
+/// The longest value, and so the longest line a source reads.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// Frames one channel holds before its sender waits.
+pub const CHANNEL_FRAMES_MAX: usize = 8;
+
+/// Bytes one channel holds before its sender waits. The frame that crosses the bound is still taken.
+pub const CHANNEL_BYTES_MAX: usize = 4 << 20;
+
+/// Default number of key groups, which bounds a keyed operator's parallelism.
+pub const KEY_GROUPS_DEFAULT: u16 = 128;
+
+/// Most key groups a job may have.
+pub const KEY_GROUPS_MAX: u16 = 32_768;
+
+/// Most subtasks of one operator.
+pub const PARALLELISM_MAX: u32 = 1_024;
+
+/// Largest component taken in.
+pub const COMPONENT_BYTES_MAX: usize = 32 << 20;
+
+/// Core functions a component may define.
+pub const COMPONENT_FUNCTIONS_MAX: u32 = 100_000;
+
+/// Size of one function body.
+pub const FUNCTION_BYTES_MAX: usize = 4 << 20;
+
+/// How deep components may nest.
+pub const COMPONENT_NESTING_MAX: usize = 8;
+
+/// Core instances one operator instance may hold (Python needs 38).
+pub const CORE_INSTANCES_MAX: usize = 128;
+
+/// Linear memories one operator instance may hold.
+pub const MEMORIES_MAX: usize = 16;
+
+/// Tables one operator instance may hold.
+pub const TABLES_MAX: usize = 64;
+
+/// Elements of one table.
+pub const TABLE_ELEMENTS_MAX: usize = 1 << 20;
+
+/// Stack of a guest call.
+pub const GUEST_STACK_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes an operator may emit within one call.
+pub const EMIT_BYTES_MAX: usize = 64 << 20;
+
+/// Batches an operator may emit within one call.
+pub const EMIT_BATCHES_MAX: usize = 65_536;
+
+/// Log lines of one instance kept per second; more are counted and dropped.
+pub const LOG_LINES_PER_SECOND_MAX: u32 = 100;
+
+/// Longest log line; longer ones are cut.
+pub const LOG_LINE_BYTES_MAX: usize = 4 << 10;
+
+/// Names of metrics one operator may use.
+pub const METRIC_NAMES_MAX: usize = 256;
+
+/// Longest reason given with a rejected row or a failure; longer ones are cut.
+pub const REASON_BYTES_MAX: usize = 1 << 10;
+
+/// Default memory of one operator instance.
+pub const INSTANCE_MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// Most memory one operator instance may be given (the reach of a 32-bit address).
+pub const INSTANCE_MEMORY_BYTES_MAX: u64 = 4 << 30;
+
+/// Default deadline of one guest call.
+pub const CALL_DEADLINE_MS_DEFAULT: u64 = 10_000;
+
+/// Time one guest call should take; the rows per call adapt to it.
+pub const CALL_TARGET_MS: u64 = 5;
+
+/// Deltas an image may consist of before it is merged.
+pub const IMAGE_CHAIN_MAX: usize = 16;
+
+const _: () = assert!(FRAME_ROWS_MAX <= u32::MAX as usize);
+const _: () = assert!(KEY_BYTES_MAX < VALUE_BYTES_MAX);
+const _: () = assert!(CHANNEL_BYTES_MAX >= FRAME_BYTES_TARGET, "a channel holds at least one full frame");
+const _: () = assert!(EMIT_BYTES_MAX >= VALUE_BYTES_MAX, "one row of the longest value can be emitted");
+const _: () = assert!(FRAME_BYTES_TARGET + VALUE_BYTES_MAX + KEY_BYTES_MAX < u32::MAX as usize, "column offsets fit in u32");
+const _: () = assert!(KEY_GROUPS_DEFAULT <= KEY_GROUPS_MAX);
+const _: () = assert!(CALL_TARGET_MS < CALL_DEADLINE_MS_DEFAULT);
+const _: () = assert!(INSTANCE_MEMORY_BYTES_DEFAULT <= INSTANCE_MEMORY_BYTES_MAX);
