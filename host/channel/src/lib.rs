@@ -7,4 +7,4 @@ mod budget;
 mod frame;
 
 pub use budget::{Budget, Limits};
-pub use frame::{Barrier, BarrierKind, Frame};
+pub use frame::Frame;

@@ -2,6 +2,7 @@
 //!
 //! Floor 0: pure data. No I/O, clock, randomness or thread.
 
+mod barrier;
 mod batch;
 mod blobs;
 mod ids;
@@ -9,6 +10,7 @@ mod key_group;
 mod keyed;
 pub mod limits;
 
+pub use barrier::{Barrier, BarrierKind};
 pub use batch::{Batch, BatchRef};
 pub use blobs::{Blobs, BlobsRef};
 pub use ids::{Attempt, CheckpointId, Digest, InstanceId, OperatorUid, ParseDigestError, SubtaskId, TaskId};

@@ -1,0 +1,23 @@
+//! Barriers: what separates the rows of a checkpoint from those after it.
+
+use crate::{Attempt, CheckpointId};
+
+/// What a barrier asks for besides a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BarrierKind {
+    /// Snapshot and go on.
+    Checkpoint,
+    /// Snapshot and stop: sources give no row after it.
+    Stop,
+}
+
+/// The marker that separates what belongs to a checkpoint from what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Barrier {
+    /// Execution it belongs to; older ones are refused.
+    pub attempt: Attempt,
+    /// Checkpoint it belongs to.
+    pub checkpoint: CheckpointId,
+    /// What else it asks for.
+    pub kind: BarrierKind,
+}
