@@ -1,0 +1,179 @@
+//! What a checkpoint is, as it is stored: which files hold which state of which operator.
+//!
+//! A manifest is JSON that a person can read. Only a manifest makes files count: a file that none names is garbage.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_model::{Attempt, CheckpointId};
+
+/// The format number written to [`Manifest::format`]. Raised when an older build would misread a newer manifest.
+pub const MANIFEST_FORMAT: u32 = 1;
+
+/// A range of a stored file, with the checksum of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Segment {
+    /// Name of the file in the job's `files` folder.
+    pub file: String,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+    /// xxh3_64 of the bytes, 16 hexadecimal digits.
+    pub checksum: String,
+}
+
+/// A whole stored file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredFile {
+    /// Its name in the job's `files` folder.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Why a checkpoint was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ManifestKind {
+    /// The interval.
+    Checkpoint,
+    /// All inputs have ended; everything is committed; there is nothing to resume.
+    Final,
+    /// A person stopped the job.
+    Stop,
+}
+
+/// A completed checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`MANIFEST_FORMAT`].
+    pub format: u32,
+    /// The job's name.
+    pub job: String,
+    /// The attempt that took it.
+    #[serde(with = "attempt_number")]
+    pub attempt: Attempt,
+    /// Its number.
+    pub checkpoint: u64,
+    /// Why it was taken.
+    pub kind: ManifestKind,
+    /// When, in milliseconds since the Unix epoch, the coordinator triggered it.
+    pub triggered_at_ms: u64,
+    /// When its last task had stored its part.
+    pub completed_at_ms: u64,
+    /// Number of key groups of the job.
+    pub key_groups: u16,
+    /// Bytes that this checkpoint wrote (not what it needs: it also needs files of older ones).
+    pub bytes_written: u64,
+    /// Path of the job file.
+    pub origin: Option<String>,
+    /// State by operator uid.
+    pub operators: BTreeMap<String, OperatorState>,
+    /// Files that this checkpoint wrote.
+    pub files: Vec<StoredFile>,
+}
+
+/// State of one operator, source or sink.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperatorState {
+    /// Number of subtasks that took the checkpoint.
+    pub parallelism: u32,
+    /// The component, for an operator that runs one.
+    pub component: Option<ComponentState>,
+    /// The encoded template that the instances' images are relative to.
+    pub template: Option<Segment>,
+    /// Memory images by instance: `g12` is key group 12, `s0` subtask 0.
+    pub instances: BTreeMap<String, InstanceState>,
+    /// What subtasks hold outside instances, by index.
+    pub subtasks: Vec<SubtaskState>,
+}
+
+/// Which component wrote an operator's images.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComponentState {
+    /// SHA-256 of the component, 64 hexadecimal digits.
+    pub digest: String,
+    /// Its `name@version`.
+    pub name: Option<String>,
+}
+
+/// State of one instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceState {
+    /// Encoded captures, oldest first.
+    pub chain: Vec<Segment>,
+    /// The last watermark it was told.
+    pub watermark: i64,
+    /// Whether it was told the end of its inputs.
+    pub finished: bool,
+}
+
+/// State of one subtask outside its instances.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SubtaskState {
+    /// A source's positions by split.
+    pub splits: BTreeMap<String, Value>,
+    /// What a sink has prepared and not committed yet.
+    pub committables: Vec<Committable>,
+    /// The last watermark of each input channel.
+    pub watermarks: Vec<i64>,
+    /// The last watermark a source gave.
+    pub source_watermark: Option<i64>,
+    /// Whether it has ended.
+    pub finished: bool,
+}
+
+/// Something that a sink has prepared, to be committed once the checkpoint is complete.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Committable {
+    /// The checkpoint it belongs to.
+    pub checkpoint: u64,
+    /// What the sink needs to commit it.
+    pub value: Value,
+}
+
+/// What is known of a job beside its checkpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobInfo {
+    /// Path of the job file that this state belongs to.
+    pub origin: String,
+    /// When the job was first started, in milliseconds since the Unix epoch.
+    pub created_at_ms: u64,
+    /// Number of key groups, fixed for the job's life.
+    pub key_groups: u16,
+}
+
+impl Manifest {
+    /// Its number, typed.
+    pub fn id(&self) -> CheckpointId {
+        CheckpointId(self.checkpoint)
+    }
+
+    /// Every segment that a restore reads.
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.operators
+            .values()
+            .flat_map(|operator| operator.template.iter().chain(operator.instances.values().flat_map(|instance| &instance.chain)))
+    }
+
+    /// Names of all files that belong to it: those it reads and those it wrote.
+    pub(crate) fn references(&self) -> BTreeSet<String> {
+        self.segments().map(|segment| &segment.file).chain(self.files.iter().map(|file| &file.name)).cloned().collect()
+    }
+}
+
+/// An attempt as a plain number.
+mod attempt_number {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use weir_model::Attempt;
+
+    pub(super) fn serialize<S: Serializer>(attempt: &Attempt, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(attempt.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attempt, D::Error> {
+        u64::deserialize(deserializer).map(Attempt)
+    }
+}
