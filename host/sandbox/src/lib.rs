@@ -1,1 +1,3 @@
-//! (being written)
+//! The sandbox: components, instances, memory images (being written).
+
+pub mod intake;
