@@ -1,0 +1,123 @@
+//! What a task sees of a source or sink.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_model::{Attempt, Batch, BatchRef, CheckpointId};
+
+use crate::ConnectorError;
+
+/// Makes the subtasks of one source.
+pub trait SourceFactory: Send + Sync {
+    /// Subtask `index` of `parallelism`. Nothing is read before its first `poll`.
+    fn create(&self, index: u32, parallelism: u32) -> Result<Box<dyn Source>, ConnectorError>;
+
+    /// Whether the source can go back to a position. If not, rows in flight at a crash are lost: the job is labelled so.
+    fn is_replayable(&self) -> bool;
+
+    /// One line for people: what is read.
+    fn describe(&self) -> String;
+}
+
+/// One subtask of a source. Called by one thread, never blocks for long.
+pub trait Source: Send {
+    /// Goes to where the checkpoint was. `splits` are all splits of the operator, of all its subtasks at the time; those that
+    /// fall to this subtask are taken. Called once, before the first `poll`; not called where there is no checkpoint.
+    fn restore(&mut self, splits: &BTreeMap<String, Value>) -> Result<(), ConnectorError>;
+
+    /// Appends rows: at most `rows_max`, and no more once their bytes reach `bytes_target` (the last row may pass it).
+    fn poll(&mut self, rows: &mut Batch, rows_max: usize, bytes_target: usize) -> Result<Polled, ConnectorError>;
+
+    /// Position of each split of this subtask, after the last row given by `poll`.
+    fn position(&mut self) -> BTreeMap<String, Value>;
+
+    /// The checkpoint is complete: positions up to it will never be asked for again.
+    fn checkpoint_completed(&mut self, _checkpoint: CheckpointId) {}
+}
+
+/// What a `poll` gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polled {
+    /// At least one row was appended.
+    Rows,
+    /// None now. Polling again before `retry_in` has passed is allowed and gives nothing new; zero means there is work to
+    /// do at once (skipping what a checkpoint has already covered) and no row came of it yet.
+    Idle {
+        /// When to ask again.
+        retry_in: Duration,
+    },
+    /// None ever again.
+    Ended,
+}
+
+/// Which subtask of which sink, in which execution.
+#[derive(Clone, Debug)]
+pub struct SinkContext {
+    /// `id` of the sink in the job file.
+    pub uid: String,
+    /// Subtask.
+    pub index: u32,
+    /// Of how many.
+    pub parallelism: u32,
+    /// Execution.
+    pub attempt: Attempt,
+}
+
+/// What readers of a sink's output may rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarantee {
+    /// Each row is visible exactly once.
+    ExactlyOnce,
+    /// After a restart rows may be visible again.
+    AtLeastOnce,
+    /// Nothing is written.
+    None,
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Guarantee::ExactlyOnce => "exactly-once",
+            Guarantee::AtLeastOnce => "at-least-once",
+            Guarantee::None => "no output",
+        })
+    }
+}
+
+/// Makes the subtasks of one sink.
+pub trait SinkFactory: Send + Sync {
+    /// The subtask that `context` names.
+    fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError>;
+
+    /// What readers may rely on.
+    fn guarantee(&self) -> Guarantee;
+
+    /// One line for people: where rows go.
+    fn describe(&self) -> String;
+}
+
+/// The slow half of [`Sink::prepare`]: makes rows durable and gives the committable, if there is anything to commit.
+pub type Prepared = Box<dyn FnOnce() -> Result<Option<Value>, ConnectorError> + Send>;
+
+/// One subtask of a sink: a two-phase commit.
+///
+/// The caller keeps every committable from the moment the closure of `prepare` gives it until `commit` has taken it, and puts
+/// all it holds into each checkpoint: also those of checkpoints that were aborted, whose rows no later file repeats.
+/// After any error the subtask is unusable; the job goes back to its last checkpoint.
+pub trait Sink: Send {
+    /// Takes rows.
+    fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError>;
+
+    /// Closes what was written since the last `prepare`: it belongs to `checkpoint`. The closure makes it durable and may run on
+    /// another thread. It must run: if it fails or is dropped, the next `write` or `prepare` fails.
+    fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Prepared, ConnectorError>;
+
+    /// Makes a committable visible. Idempotent; also takes those of other subtasks and attempts.
+    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError>;
+
+    /// At the start of an execution, before any `write`, on every subtask: removes leftovers of earlier attempts. `keep` is every
+    /// committable in the checkpoint, of all subtasks of this sink (empty where there is no checkpoint).
+    fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError>;
+}

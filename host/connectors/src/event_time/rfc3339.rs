@@ -1,0 +1,137 @@
+//! The time of RFC 3339: `2000-10-10T13:55:36.123-07:00`, read leniently (`T` may be a space or lower case, the colon of the
+//! offset may be missing) and written in UTC with milliseconds.
+
+use weir_model::Timestamp;
+
+use super::civil::{Civil, date_of_day, four_digits, offset_minutes, two_digits};
+
+/// The time that `text` is, whole. Digits beyond milliseconds are cut off.
+pub(super) fn parse(text: &[u8]) -> Option<Timestamp> {
+    if text.len() < 20
+        || text[4] != b'-'
+        || text[7] != b'-'
+        || !matches!(text[10], b'T' | b't' | b' ')
+        || text[13] != b':'
+        || text[16] != b':'
+    {
+        return None;
+    }
+    let mut rest = &text[19..];
+    let mut millis = 0;
+    if let [b'.', fraction @ ..] = rest {
+        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits == 0 {
+            return None;
+        }
+        for at in 0..3 {
+            millis = millis * 10 + if at < digits { i64::from(fraction[at] - b'0') } else { 0 };
+        }
+        rest = &fraction[digits..];
+    }
+    let offset_minutes = if let b"Z" | b"z" = rest { 0 } else { offset_minutes(rest)? };
+    let civil = Civil {
+        year: four_digits(text, 0)?,
+        month: two_digits(text, 5)?,
+        day: two_digits(text, 8)?,
+        hour: two_digits(text, 11)?,
+        minute: two_digits(text, 14)?,
+        second: two_digits(text, 17)?,
+        offset_minutes,
+    };
+    Some(civil.seconds()? * 1_000 + millis)
+}
+
+/// Appends a time as `2000-10-10T20:55:36.123Z`. Years beyond four digits get a sign, as in ISO 8601.
+pub(crate) fn write_rfc3339(time: Timestamp, out: &mut Vec<u8>) {
+    let of_day = time.rem_euclid(86_400_000);
+    let (year, month, day) = date_of_day(time.div_euclid(86_400_000));
+    match year {
+        0..=9_999 => push_digits(out, year, 4),
+        _ => {
+            out.push(if year < 0 { b'-' } else { b'+' });
+            push_digits(out, year.abs(), if year.abs() > 999_999 { 9 } else { 6 });
+        }
+    }
+    for (separator, number, digits) in [
+        (b'-', i64::from(month), 2),
+        (b'-', i64::from(day), 2),
+        (b'T', of_day / 3_600_000, 2),
+        (b':', of_day / 60_000 % 60, 2),
+        (b':', of_day / 1_000 % 60, 2),
+        (b'.', of_day % 1_000, 3),
+    ] {
+        out.push(separator);
+        push_digits(out, number, digits);
+    }
+    out.push(b'Z');
+}
+
+fn push_digits(out: &mut Vec<u8>, number: i64, digits: u32) {
+    for place in (0..digits).rev() {
+        out.push(b'0' + (number / 10_i64.pow(place) % 10) as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::civil::tests::slow_days;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(time: Timestamp) -> String {
+        let mut out = Vec::new();
+        write_rfc3339(time, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn known_times() {
+        assert_eq!(parse(b"2000-10-10T13:55:36-07:00"), Some(971_211_336_000));
+        assert_eq!(parse(b"2000-10-10 20:55:36.9999Z"), Some(971_211_336_999));
+        assert_eq!(parse(b"1990-12-31T23:59:60Z"), Some(662_688_000_000), "a leap second is the second after");
+        assert_eq!(parse(b"1970-01-01T00:00:00.5+0000"), Some(500));
+        assert_eq!(written(971_211_336_123), "2000-10-10T20:55:36.123Z");
+        assert_eq!(written(-1), "1969-12-31T23:59:59.999Z");
+        assert_eq!(written(i64::MAX), "+292278994-08-17T07:12:55.807Z");
+        assert_eq!(written(i64::MIN), "-292275055-05-16T16:47:04.192Z");
+    }
+
+    #[test]
+    fn anything_else_is_no_time() {
+        for text in [
+            "2000-10-10T13:55:36",
+            "2000-10-10T13:55:36.Z",
+            "2000-13-10T13:55:36Z",
+            "2000-10-10T25:55:36Z",
+            "2000-10-10X13:55:36Z",
+            "2000-10-10T13:55:36+24:00",
+            "2000-10-10T13:55:36+1:00",
+            "2000-10-10T13:55:36Zx",
+            "x000-10-10T13:55:36Z",
+            "",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_time_agrees_with_counting(
+            (year, month, day) in (0i64..9999, 1u32..=12, 1u32..=28), (hour, minute, second) in (0i64..24, 0i64..60, 0i64..60),
+            (sign, oh, om) in (prop_oneof![Just(1i64), Just(-1)], 0i64..24, 0i64..60), fraction in "[0-9]{1,9}",
+        ) {
+            let zone = format!("{}{oh:02}:{om:02}", if sign > 0 { '+' } else { '-' });
+            let text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction}{zone}");
+            let seconds = slow_days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - sign * (oh * 60 + om) * 60;
+            let millis: i64 = format!("{fraction}000")[..3].parse().unwrap();
+            prop_assert_eq!(parse(text.as_bytes()), Some(seconds * 1_000 + millis));
+        }
+
+        #[test]
+        fn what_is_written_is_read_as_the_same(time in -62_000_000_000_000i64..253_000_000_000_000) {
+            prop_assert_eq!(parse(written(time).as_bytes()), Some(time));
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The sinks.
+
+mod blackhole;
+
+pub(crate) use blackhole::BlackholeFactory;

@@ -1,0 +1,5 @@
+//! The sources.
+
+mod generator;
+
+pub(crate) use generator::GeneratorFactory;
