@@ -1,0 +1,144 @@
+//! Where a job's objects lie and how they are called.
+//!
+//! ```text
+//! <root>/<job>/attempts/<attempt>                    an attempt has begun
+//! <root>/<job>/attempts/<attempt>.inherits           the checkpoints of older attempts that it found
+//! <root>/<job>/manifests/<checkpoint>-<attempt>.json
+//! <root>/<job>/files/<attempt>-<checkpoint>-<task>-<sequence>
+//! <root>/<job>/job.json
+//! <root>/<job>/lock                                  local storage only
+//! ```
+//!
+//! Every name carries the attempt, so nothing that an older attempt still writes can replace what a newer one wrote.
+//! Names that do not parse are not ours and are left alone.
+
+use object_store::path::Path;
+use weir_model::{Attempt, CheckpointId, TaskId};
+
+use crate::StorageError;
+
+pub(crate) const ATTEMPTS: &str = "attempts";
+pub(crate) const MANIFESTS: &str = "manifests";
+pub(crate) const FILES: &str = "files";
+pub(crate) const JOB_INFO: &str = "job.json";
+pub(crate) const LOCK: &str = "lock";
+
+/// File systems allow 255 bytes in one name.
+const JOB_FOLDER_BYTES_MAX: usize = 200;
+
+/// The folder of a job; characters that no store takes are percent-encoded.
+pub(crate) fn job_folder(job: &str) -> Result<Path, StorageError> {
+    let folder = Path::from_iter([job]);
+    let invalid = |reason: &str| StorageError::InvalidName { what: "job name", value: job.to_owned(), reason: reason.to_owned() };
+    if job.is_empty() {
+        return Err(invalid("it is empty; give the job a name"));
+    }
+    if folder.as_ref().len() > JOB_FOLDER_BYTES_MAX {
+        return Err(invalid("it is longer than 200 bytes; shorten it"));
+    }
+    Ok(folder)
+}
+
+/// Name of a manifest. Orders by checkpoint, then attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ManifestName {
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) attempt: Attempt,
+}
+
+impl std::fmt::Display for ManifestName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:020}-{}.json", self.checkpoint.0, self.attempt)
+    }
+}
+
+impl ManifestName {
+    pub(crate) fn parse(name: &str) -> Option<ManifestName> {
+        let (checkpoint, attempt) = name.strip_suffix(".json")?.split_once('-')?;
+        Some(ManifestName { checkpoint: CheckpointId(number(checkpoint)?), attempt: Attempt(number(attempt)?) })
+    }
+}
+
+/// Name of a file that a task wrote. `sequence` tells several writers of one process apart.
+pub(crate) fn file_name(attempt: Attempt, checkpoint: CheckpointId, task: TaskId, sequence: u64) -> String {
+    format!("{attempt}-{checkpoint}-{task}-{sequence}")
+}
+
+/// Who wrote a file, by its name.
+pub(crate) fn parse_file_name(name: &str) -> Option<(Attempt, CheckpointId)> {
+    let mut parts = name.split('-');
+    let attempt = number(parts.next()?)?;
+    let checkpoint = number(parts.next()?)?;
+    let _task = number(parts.next()?)?;
+    Some((Attempt(attempt), CheckpointId(checkpoint)))
+}
+
+/// An object in the `attempts` folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptName {
+    Begun(Attempt),
+    Inherits(Attempt),
+}
+
+impl std::fmt::Display for AttemptName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AttemptName::Begun(attempt) => write!(f, "{:020}", attempt.0),
+            AttemptName::Inherits(attempt) => write!(f, "{:020}.inherits", attempt.0),
+        }
+    }
+}
+
+impl AttemptName {
+    pub(crate) fn parse(name: &str) -> Option<AttemptName> {
+        match name.strip_suffix(".inherits") {
+            Some(name) => number(name).map(|n| AttemptName::Inherits(Attempt(n))),
+            None => number(name).map(|n| AttemptName::Begun(Attempt(n))),
+        }
+    }
+}
+
+/// Decimal digits only: `parse` alone would take a plus sign.
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_survive_printing_and_parsing() {
+        let name = ManifestName { checkpoint: CheckpointId(12), attempt: Attempt(3) };
+        assert_eq!(name.to_string(), "00000000000000000012-3.json");
+        assert_eq!(ManifestName::parse(&name.to_string()), Some(name));
+        let file = file_name(Attempt(3), CheckpointId(12), TaskId(7), 40);
+        assert_eq!(file, "3-12-7-40");
+        assert_eq!(parse_file_name(&file), Some((Attempt(3), CheckpointId(12))));
+        for name in [AttemptName::Begun(Attempt(9)), AttemptName::Inherits(Attempt(9))] {
+            assert_eq!(AttemptName::parse(&name.to_string()), Some(name));
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_ours_do_not_parse() {
+        for name in ["", "-", "notes.txt", "+3-12-7", "3-12", "a-1-2", "00000000000000000012.json", "1-2.json.bak"] {
+            assert_eq!(parse_file_name(name), None, "{name}");
+            assert_eq!(ManifestName::parse(name), None, "{name}");
+        }
+        assert_eq!(AttemptName::parse("+3"), None);
+    }
+
+    #[test]
+    fn a_job_name_stays_inside_its_own_folder() {
+        for name in ["..", ".", "a/b", "größe", "a b", "c%41", "x#1"] {
+            let folder = job_folder(name).unwrap();
+            assert_eq!(folder.parts().count(), 1, "{name} -> {folder}");
+            assert!(!matches!(folder.as_ref(), "." | ".."), "{name} -> {folder}");
+        }
+        assert_ne!(job_folder("a b").unwrap(), job_folder("a%20b").unwrap());
+        assert!(job_folder("").is_err());
+        assert!(job_folder(&"x".repeat(201)).is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! Writing one file of a checkpoint as a stream, in bounded memory.
+
+use std::mem;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{MultipartUpload, PutPayload};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use crate::{JobStorage, Segment, StorageError, StoredFile, document};
+
+/// Size of a part. Some stores want all parts but the last to be of one size, and none below 5 MiB.
+const PART_BYTES: usize = 8 << 20;
+/// Parts on their way at the same time: one is filled while the others travel.
+const PARTS_IN_FLIGHT_MAX: usize = 2;
+
+/// Writes one file of a checkpoint, segment after segment.
+///
+/// Holds at most three parts of 8 MiB in memory. If it is dropped without [`SnapshotWriter::finish`], or `finish` fails,
+/// no file is visible or, if the storage did not say, the file is deleted with the next [`JobStorage::retain`].
+pub struct SnapshotWriter {
+    storage: JobStorage,
+    name: String,
+    path: Path,
+    /// What is not part of the upload yet: less than a part.
+    buffer: Vec<u8>,
+    bytes: u64,
+    upload: Option<Box<dyn MultipartUpload>>,
+    parts: JoinSet<object_store::Result<()>>,
+    failed: bool,
+}
+
+impl SnapshotWriter {
+    pub(crate) fn new(storage: JobStorage, name: String) -> SnapshotWriter {
+        let path = storage.inner.file_path(&name);
+        SnapshotWriter { storage, name, path, buffer: Vec::new(), bytes: 0, upload: None, parts: JoinSet::new(), failed: false }
+    }
+
+    /// The file's name, as it will be in segments.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes appended so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends a payload and says where it lies. It can be read once `finish` has returned.
+    ///
+    /// # Errors
+    /// What the storage said to an earlier part or to this one. The writer is of no use afterwards: drop it.
+    pub fn append(&mut self, payload: &[u8]) -> Result<Segment, StorageError> {
+        if self.failed {
+            return Err(StorageError::Misuse(format!("file `{}` is written to after an error", self.name)));
+        }
+        let segment = Segment {
+            file: self.name.clone(),
+            offset: self.bytes,
+            length: payload.len() as u64,
+            checksum: document::checksum(payload),
+        };
+        let mut rest = payload;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(PART_BYTES - self.buffer.len()));
+            self.buffer.extend_from_slice(now);
+            rest = later;
+            if self.buffer.len() == PART_BYTES {
+                self.send_part().inspect_err(|_| self.failed = true)?;
+            }
+        }
+        self.bytes += segment.length;
+        Ok(segment)
+    }
+
+    /// Completes the file. It is whole, visible and durable when this returns.
+    pub fn finish(mut self) -> Result<StoredFile, StorageError> {
+        if self.failed {
+            return Err(StorageError::Misuse(format!("file `{}` is finished after an error", self.name)));
+        }
+        let finished = self.complete();
+        if finished.is_err() {
+            // The storage may have done it nevertheless.
+            self.storage.inner.ledger.lock().backlog.insert(self.name.clone());
+        }
+        finished.map(|()| StoredFile { name: self.name.clone(), bytes: self.bytes })
+    }
+
+    fn complete(&mut self) -> Result<(), StorageError> {
+        let storage = self.storage.clone();
+        let backend = &storage.inner.backend;
+        if self.upload.is_none() {
+            return backend.put(&self.path, mem::take(&mut self.buffer));
+        }
+        if !self.buffer.is_empty() {
+            self.send_part()?;
+        }
+        self.wait_for_parts(0)?;
+        if let Some(upload) = &mut self.upload {
+            backend.wait(upload.complete()).map_err(|error| backend.error("write", &self.path, &error))?;
+        }
+        self.upload = None;
+        Ok(())
+    }
+
+    fn send_part(&mut self) -> Result<(), StorageError> {
+        self.wait_for_parts(PARTS_IN_FLIGHT_MAX - 1)?;
+        let backend = &self.storage.inner.backend;
+        let upload = match &mut self.upload {
+            Some(upload) => upload,
+            none => none.insert(backend.upload(&self.path)?),
+        };
+        let part = upload.put_part(PutPayload::from_bytes(Bytes::from(mem::take(&mut self.buffer))));
+        self.parts.spawn_on(part, backend.handle());
+        Ok(())
+    }
+
+    /// Waits until at most `in_flight` parts are on their way.
+    fn wait_for_parts(&mut self, in_flight: usize) -> Result<(), StorageError> {
+        let backend = &self.storage.inner.backend;
+        while self.parts.len() > in_flight {
+            match backend.wait(self.parts.join_next()) {
+                Some(Ok(Ok(()))) | None => {}
+                Some(Ok(Err(error))) => return Err(backend.error("write", &self.path, &error)),
+                Some(Err(error)) => {
+                    return Err(StorageError::Misuse(format!("writing `{}` panicked: {error}", backend.place(&self.path))));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SnapshotWriter {
+    fn drop(&mut self) {
+        self.parts.abort_all();
+        let Some(mut upload) = self.upload.take() else { return };
+        if Handle::try_current().is_err() {
+            let backend = &self.storage.inner.backend;
+            if let Err(error) = backend.wait(upload.abort()) {
+                tracing::debug!(%error, file = self.name, "could not abort an upload");
+            }
+        }
+    }
+}
