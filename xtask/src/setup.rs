@@ -1,0 +1,187 @@
+//! `cargo xtask setup`: what the other commands stand on. Installs what is missing, builds the `weir` binary and the operators,
+//! and pushes the operators into a component store. Idempotent: with nothing to do it takes a second.
+
+use crate::shell::{self, Arguments};
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const WASM_TARGET: &str = "wasm32-unknown-unknown";
+/// Builds operators written in Python; pinned, because the components it makes are compared with snapshots of themselves.
+const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
+
+/// Which build of the host to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Optimised enough to move millions of rows, with assertions on.
+    Dev,
+    Release,
+}
+
+/// What [`prepare`] leaves behind.
+pub(crate) struct Prepared {
+    /// The `weir` binary.
+    pub(crate) weir: PathBuf,
+    /// The data folder whose component store holds every operator of this repository.
+    pub(crate) data_dir: PathBuf,
+}
+
+pub(crate) fn main(arguments: &[String]) -> Result<()> {
+    let workspace = Workspace::load()?;
+    let (mut data_dir, mut profile, mut with_python) = (default_data_dir(&workspace), Profile::Dev, false);
+    let mut arguments = Arguments::new(arguments);
+    while let Some(argument) = arguments.next() {
+        match argument {
+            "--data-dir" => data_dir = PathBuf::from(arguments.value(argument)?),
+            "--release" => profile = Profile::Release,
+            "--python" => with_python = true,
+            other => return shell::unknown("setup", other),
+        }
+    }
+    let prepared = prepare(&workspace, profile, &data_dir)?;
+    println!("weir        {}", prepared.weir.display());
+    println!("data folder {}", prepared.data_dir.display());
+    if with_python {
+        println!("componentize-py {}", python(&workspace)?.display());
+    }
+    Ok(())
+}
+
+/// Where commands that have no wish of their own keep components.
+pub(crate) fn default_data_dir(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("xtask/data")
+}
+
+/// Builds everything a job of this repository needs.
+pub(crate) fn prepare(workspace: &Workspace, profile: Profile, data_dir: &Path) -> Result<Prepared> {
+    ensure_wasm_target()?;
+    let weir = build_host(workspace, profile)?;
+    std::fs::create_dir_all(data_dir).with_context(|| format!("cannot make the folder {}", data_dir.display()))?;
+    for module in build_operators(workspace)? {
+        push(&weir, &module, data_dir)?;
+    }
+    Ok(Prepared { weir, data_dir: data_dir.to_path_buf() })
+}
+
+fn ensure_wasm_target() -> Result<()> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let library = shell::read(Command::new(rustc).args(["--print", "target-libdir", "--target", WASM_TARGET]))?;
+    if Path::new(library.trim()).is_dir() {
+        return Ok(());
+    }
+    let added = shell::run(Command::new("rustup").args(["target", "add", WASM_TARGET]));
+    added.with_context(|| format!("operators are built for {WASM_TARGET}, and this toolchain does not have it"))
+}
+
+fn build_host(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
+    let mut command = workspace.cargo("build");
+    command.args(["--package", "weir"]);
+    if profile == Profile::Release {
+        command.arg("--release");
+    }
+    let built = artifacts(&mut command)?;
+    let weir = built.into_iter().find(|artifact| artifact.target == "weir" && artifact.executable.is_some());
+    weir.and_then(|artifact| artifact.executable).context("cargo built no `weir` binary")
+}
+
+/// Builds every operator of the workspace and gives their core modules.
+fn build_operators(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+    let names: Vec<&str> = workspace.operators().map(|package| package.name.as_str()).collect();
+    if names.is_empty() {
+        bail!("no operator found: `cargo metadata` lists no package below operators/");
+    }
+    let mut command = workspace.cargo("build");
+    command.args(["--target", WASM_TARGET, "--profile", "guest"]);
+    for name in &names {
+        command.args(["--package", name]);
+    }
+    let modules: Vec<PathBuf> = artifacts(&mut command)?.into_iter().flat_map(|artifact| artifact.modules).collect();
+    if modules.len() < names.len() {
+        bail!("{} operators gave only {} modules; each needs `crate-type = [\"cdylib\", \"rlib\"]`", names.len(), modules.len());
+    }
+    Ok(modules)
+}
+
+fn push(weir: &Path, module: &Path, data_dir: &Path) -> Result<()> {
+    let mut command = Command::new(weir);
+    command.args(["component", "push"]).arg(module).arg("--data-dir").arg(data_dir);
+    shell::read(&mut command).map(drop)
+}
+
+struct Artifact {
+    target: String,
+    executable: Option<PathBuf>,
+    modules: Vec<PathBuf>,
+}
+
+/// Runs a cargo build with its progress on our stderr, and gives what it built, from cargo's own account of it.
+fn artifacts(command: &mut Command) -> Result<Vec<Artifact>> {
+    eprintln!("+ {}", shell::display(command));
+    command.arg("--message-format=json-render-diagnostics");
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("`{}` failed: {}", shell::display(command), output.status);
+    }
+    let messages = String::from_utf8(output.stdout).context("cargo printed something that is not UTF-8")?;
+    Ok(messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter_map(|m| artifact(&m)).collect())
+}
+
+fn artifact(message: &Value) -> Option<Artifact> {
+    if message["reason"] != "compiler-artifact" {
+        return None;
+    }
+    let is_cdylib = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "cdylib");
+    let files = message["filenames"].as_array()?.iter().filter_map(Value::as_str);
+    let modules = files.filter(|file| is_cdylib && file.ends_with(".wasm")).map(PathBuf::from).collect();
+    let executable = message["executable"].as_str().map(PathBuf::from);
+    Some(Artifact { target: message["target"]["name"].as_str()?.to_string(), executable, modules })
+}
+
+/// Makes sure of cargo-nextest; false if it cannot be had, and then `cargo test` has to do.
+pub(crate) fn nextest() -> bool {
+    if shell::succeeds(shell::cargo().args(["nextest", "--version"])) {
+        return true;
+    }
+    let installed = shell::run(shell::cargo().args(["install", "cargo-nextest", "--locked"]));
+    if let Err(error) = &installed {
+        eprintln!("note: no cargo-nextest ({error:#}); using `cargo test`, which runs fewer tests at a time");
+    }
+    installed.is_ok()
+}
+
+/// Makes sure of componentize-py in an environment of its own, and gives its path.
+pub(crate) fn python(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.target.join("xtask/python").join(COMPONENTIZE_PY.replace("==", "-"));
+    let tool = folder.join("bin/componentize-py");
+    if shell::succeeds(Command::new(&tool).arg("--version")) {
+        return Ok(tool);
+    }
+    // A half-made environment from an interrupted run would be taken for a whole one.
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    let made = shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder));
+    made.context("operators in Python are built in a virtual environment; on Debian install python3 and python3-venv")?;
+    let mut pip = Command::new(folder.join("bin/python"));
+    shell::run(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", COMPONENTIZE_PY]))?;
+    Ok(tool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn modules_are_taken_from_cdylibs_only() {
+        let cdylib = json!({"reason": "compiler-artifact", "executable": null, "filenames": ["/t/window.wasm", "/t/libwindow.rlib"],
+            "target": {"name": "window", "kind": ["cdylib", "rlib"]}});
+        assert_eq!(artifact(&cdylib).unwrap().modules, [PathBuf::from("/t/window.wasm")]);
+        let library = json!({"reason": "compiler-artifact", "executable": null, "filenames": ["/t/libserde.rlib"],
+            "target": {"name": "serde", "kind": ["lib"]}});
+        assert!(artifact(&library).unwrap().modules.is_empty());
+        assert!(artifact(&json!({"reason": "build-finished", "success": true})).is_none());
+    }
+}
