@@ -16,8 +16,10 @@ pub(super) fn crates(tree: &Tree, packages: &[Package], findings: &mut Vec<Findi
             findings.push(Finding::new(&roots[0], 1, what, "begin lib.rs or main.rs with //! docs, or add a README.md"));
         }
         let manifest = in_crate("Cargo.toml");
-        if tree.get(&manifest).is_some_and(|file| !file.text.contains("[lints]\nworkspace = true")) {
-            let what = format!("{} does not take the workspace's lints", package.name);
+        // What is also built outside this workspace, as the SDK is, spells its lints out.
+        let has_lints = |text: &str| ["[lints]\nworkspace = true", "[lints.clippy]"].iter().any(|lints| text.contains(lints));
+        if tree.get(&manifest).is_some_and(|file| !has_lints(&file.text)) {
+            let what = format!("{} has no lints", package.name);
             findings.push(Finding::new(&manifest, 1, what, "add [lints] with workspace = true"));
         }
     }

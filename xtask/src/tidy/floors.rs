@@ -14,7 +14,8 @@ const FLOORS: &[(&str, u8)] = &[
     ("host/state", 2),
     ("host/storage", 2),
     ("host/transport", 2),
-    ("host/connectors", 3),
+    // Below the task that drives sources and sinks; it needs nothing but the model.
+    ("host/connectors", 2),
     ("host/task", 3),
     ("host/worker", 4),
     ("host/coordinator", 4),

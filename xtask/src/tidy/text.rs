@@ -14,6 +14,9 @@ const REGISTRIES: [&str; 6] = [
 ];
 const MACHINE_FOLDERS: [&str; 3] = [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/")];
 
+/// Nobody's home, as examples have it.
+const MADE_UP_HOMES: [&str; 3] = [concat!("/ho", "me/me"), concat!("/ho", "me/you"), concat!("/ho", "me/user")];
+
 /// Files that tools write and people do not edit.
 fn is_generated(path: &str) -> bool {
     path.ends_with("Cargo.lock") || path.ends_with("package-lock.json")
@@ -56,8 +59,12 @@ fn starts_a_path(line: &str, folder: &str) -> bool {
         let after = line[at + folder.len()..].chars().next();
         // A web page may well be called so: in a log line a method stands before it.
         let is_request = ["GET ", "POST ", "HEAD "].iter().any(|method| line[..at].ends_with(method));
+        let is_made_up = MADE_UP_HOMES.iter().any(|home| {
+            let after = line[at..].strip_prefix(home);
+            after.is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+        });
         let is_part = before.is_some_and(|c| c.is_alphanumeric() || "._-/*}".contains(c));
-        !is_request && !is_part && after.is_some_and(|c| c.is_alphanumeric() || c == '.')
+        !is_request && !is_made_up && !is_part && after.is_some_and(|c| c.is_alphanumeric() || c == '.')
     })
 }
 
@@ -78,8 +85,8 @@ mod tests {
         let home = format!("see {}weir/x\n", MACHINE_FOLDERS[2]);
         let host = format!("\nfrom {}\n", REGISTRIES[1]);
         let fine = format!(
-            "a request: GET {}news\nexamples{}a, https://a.example{}b",
-            MACHINE_FOLDERS[2], MACHINE_FOLDERS[1], MACHINE_FOLDERS[1]
+            "a request: GET {}news {}\nexamples{}a, https://a.example{}b",
+            MACHINE_FOLDERS[2], MADE_UP_HOMES[0], MACHINE_FOLDERS[1], MACHINE_FOLDERS[1]
         );
         let tree = tree(&[("a.md", &home), ("b.sh", &host), ("c.md", &fine), ("d.rs", "let p = \"/data/me/x\";")]);
         let mut findings = Vec::new();
