@@ -1,1 +1,89 @@
-//! (being written)
+//! Stream operators for Weir in Rust.
+//!
+//! An operator is a plain struct whose fields are its state. The host snapshots the memory it lives in, so a `HashMap` in it
+//! is durable and exactly-once without any code. On a keyed input every key group has its own instance.
+//!
+//! ```
+//! use weir_sdk::prelude::*;
+//!
+//! /// Counts the rows of each key.
+//! #[derive(Default, Serialize, Deserialize)]
+//! struct Count {
+//!     seen: KeyMap<u64>,
+//! }
+//!
+//! impl Operator for Count {
+//!     type Config = NoConfig;
+//!
+//!     fn open(_: NoConfig, _: &Context) -> Result<Count, Error> {
+//!         Ok(Count::default())
+//!     }
+//!
+//!     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
+//!         let seen = self.seen.or_default(row.key);
+//!         *seen += 1;
+//!         out.emit_json(row.timestamp, row.key, seen)
+//!     }
+//! }
+//!
+//! weir_sdk::export!(Count, portable);
+//! ```
+//!
+//! - Raw rows: [`Operator`]; rows whose values are JSON: [`TypedOperator`].
+//! - Configuration: [`Operator::Config`], from the job file's `config` table.
+//! - Several inputs: [`Row::input`]; several outputs: [`Outputs::to`].
+//! - A row that cannot be processed: `return Err(row.reject("why"))`. A failure of the operator: [`Error::fail`].
+//! - Event time: [`Operator::advance`], [`Outputs::watermark`].
+//! - State that another version of the code can take over: [`export!`] with `portable`.
+//! - Tests without WebAssembly: `testing::Harness`.
+//! - Log, metrics, time, randomness: [`info!`] and its like, [`metrics`], [`now`], [`random`].
+//!
+//! This crate never reads files, clocks or sockets: an operator has only what the host gives it.
+
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+pub mod bindings;
+pub mod config;
+mod error;
+mod export;
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+pub mod guest;
+mod hash;
+mod host;
+#[doc(hidden)]
+pub mod instance;
+mod key_map;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod native;
+mod operator;
+mod outputs;
+mod portable;
+mod rows;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+
+pub use config::NoConfig;
+pub use error::{Error, OrReject};
+pub use hash::{FastHasher, HashMap, HashSet};
+pub use host::{Level, log, metrics, now, random};
+pub use key_map::KeyMap;
+pub use operator::{Operator, TypedOperator, TypedOutputs, TypedRow};
+pub use outputs::{Outputs, Port};
+pub use portable::{Portable, StateRows, StateWriter};
+pub use rows::{Batch, BatchRef, Blobs, BlobsRef, Context, Rejection, Row, Timestamp};
+/// For `#[derive(Serialize, Deserialize)]` in an operator's crate: `#[serde(crate = "weir_sdk::serde")]` where it has no serde
+/// of its own.
+pub use serde;
+pub use serde_json;
+#[doc(hidden)]
+pub use wit_bindgen;
+
+/// What an operator usually needs.
+pub mod prelude {
+    pub use crate::{
+        BatchRef, Context, Error, KeyMap, NoConfig, Operator, OrReject, Outputs, Row, Timestamp, TypedOperator, TypedOutputs,
+        TypedRow,
+    };
+    pub use serde::{Deserialize, Serialize};
+}

@@ -1,0 +1,97 @@
+//! `export!`: makes a component of an operator.
+
+/// Makes a component of an operator. Once in a crate, which is built as a `cdylib` for `wasm32-unknown-unknown`; on
+/// other targets it exports nothing.
+///
+/// - `export!(Count);` The state lives in checkpoints, for the same build of the component only.
+/// - `export!(Count, portable);` `Count` is `Serialize + DeserializeOwned`; its state can also be saved and loaded by
+///   another version.
+/// - `export!(Count, portable = totals);` The same, for the field `totals` alone: for an operator that keeps
+///   configuration beside its state.
+/// - `export!(Count, portable_by_hand);` `Count` implements [`Portable`](crate::Portable) itself.
+#[macro_export]
+macro_rules! export {
+    ($operator:ident) => {
+        $crate::__lifecycle!($operator, {});
+    };
+    ($operator:ident, portable) => {
+        impl $crate::Portable for $operator {
+            fn save(&self, out: &mut $crate::StateWriter<'_>) -> ::std::result::Result<(), $crate::Error> {
+                out.value(self)
+            }
+            fn load(&mut self, mut rows: $crate::StateRows<'_>) -> ::std::result::Result<(), $crate::Error> {
+                if let ::std::option::Option::Some(value) = rows.value()? {
+                    *self = value;
+                }
+                ::std::result::Result::Ok(())
+            }
+        }
+        $crate::export!($operator, portable_by_hand);
+    };
+    ($operator:ident, portable = $field:ident) => {
+        impl $crate::Portable for $operator {
+            fn save(&self, out: &mut $crate::StateWriter<'_>) -> ::std::result::Result<(), $crate::Error> {
+                out.value(&self.$field)
+            }
+            fn load(&mut self, mut rows: $crate::StateRows<'_>) -> ::std::result::Result<(), $crate::Error> {
+                if let ::std::option::Option::Some(value) = rows.value()? {
+                    self.$field = value;
+                }
+                ::std::result::Result::Ok(())
+            }
+        }
+        $crate::export!($operator, portable_by_hand);
+    };
+    ($operator:ident, portable_by_hand) => {
+        $crate::__lifecycle!($operator, {
+            impl $crate::bindings::portable::exports::weir::operator::portable::Guest for Component {
+                fn save() -> ::std::result::Result<(), ::std::string::String> {
+                    $crate::guest::save(&INSTANCE)
+                }
+                fn load(
+                    rows: $crate::Batch,
+                    written_by: ::std::string::String,
+                ) -> ::std::result::Result<(), ::std::string::String> {
+                    $crate::guest::load(&INSTANCE, &rows, &written_by)
+                }
+            }
+            $crate::bindings::portable::export_portable!(Component with_types_in $crate::bindings::portable);
+        });
+    };
+}
+
+/// The exports that every component has, and `$more`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __lifecycle {
+    ($operator:ident, { $($more:tt)* }) => {
+        #[cfg(target_arch = "wasm32")]
+        #[allow(unsafe_code, reason = "the exported functions of the canonical ABI")]
+        const _: () = {
+            ::std::thread_local! {
+                static INSTANCE: $crate::guest::Slot<$operator> = const { ::std::cell::RefCell::new(::std::option::Option::None) };
+            }
+            struct Component;
+            impl $crate::bindings::exports::weir::operator::lifecycle::Guest for Component {
+                fn open(context: $crate::Context) -> ::std::result::Result<(), ::std::string::String> {
+                    $crate::guest::open(&INSTANCE, &context)
+                }
+                #[inline]
+                fn process(
+                    input: u32,
+                    rows: $crate::Batch,
+                ) -> ::std::result::Result<::std::vec::Vec<$crate::Rejection>, ::std::string::String> {
+                    $crate::guest::process(&INSTANCE, input, &rows)
+                }
+                fn advance(watermark: $crate::Timestamp) -> ::std::result::Result<(), ::std::string::String> {
+                    $crate::guest::advance(&INSTANCE, watermark)
+                }
+                fn finish() -> ::std::result::Result<(), ::std::string::String> {
+                    $crate::guest::finish(&INSTANCE)
+                }
+            }
+            $crate::bindings::export_lifecycle!(Component with_types_in $crate::bindings);
+            $($more)*
+        };
+    };
+}

@@ -1,0 +1,178 @@
+//! The trait an operator implements, and the trait of operators on typed rows.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{BatchRef, Context, Error, Outputs, Port, Row, Timestamp};
+
+/// An operator on raw rows. Its fields are its state: durable and exactly-once without any code.
+///
+/// On a keyed input each key group has an instance of its own, so an instance sees all rows of a key, in order.
+pub trait Operator: Sized + 'static {
+    /// The operator's `config` table of the job file. [`NoConfig`](crate::NoConfig) if there is none. Keys it does not have are
+    /// refused with the nearest valid one.
+    type Config: DeserializeOwned;
+
+    /// Once, when the instance is new; not after a restore. All instances are alike after it, so it must not depend
+    /// on time or chance.
+    ///
+    /// # Errors
+    /// The job does not start.
+    fn open(config: Self::Config, context: &Context) -> Result<Self, Error>;
+
+    /// One row.
+    ///
+    /// # Errors
+    /// A rejection sets this row aside; a failure fails the job. Neither takes back what was emitted, or changed in
+    /// `self`, before it.
+    fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error>;
+
+    /// A whole batch of one input: override it where a loop over columns is faster than row by row. Set rows aside with
+    /// [`Outputs::reject`].
+    ///
+    /// # Errors
+    /// Any error fails the job.
+    #[inline]
+    fn process_batch(&mut self, input: u32, rows: BatchRef<'_>, out: &mut Outputs) -> Result<(), Error> {
+        for row in rows.rows(input) {
+            if let Err(error) = self.process(row, out) {
+                reject_or_fail(row, error, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Event time has reached `watermark`: no row before it is expected any more. Strictly increasing.
+    ///
+    /// # Errors
+    /// Any error fails the job.
+    fn advance(&mut self, watermark: Timestamp, out: &mut Outputs) -> Result<(), Error> {
+        let _ = (watermark, out);
+        Ok(())
+    }
+
+    /// All inputs have ended; the last chance to emit.
+    ///
+    /// # Errors
+    /// Any error fails the job.
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        let _ = out;
+        Ok(())
+    }
+}
+
+#[cold]
+fn reject_or_fail(row: Row<'_>, error: Error, out: &mut Outputs) -> Result<(), Error> {
+    if error.is_rejection() {
+        out.reject(row.index, error.message());
+        return Ok(());
+    }
+    let key = String::from_utf8_lossy(row.key);
+    Err(Error::fail(format_args!("row with key {key:?} and time {}: {}", row.timestamp, error.message())))
+}
+
+/// A row whose value has been read as JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct TypedRow<'a, T> {
+    /// Which input it came from: 0 for the first in the job file.
+    pub input: u32,
+    /// Event time.
+    pub timestamp: Timestamp,
+    /// Key; zero bytes mean the row has no key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: T,
+}
+
+/// Where typed rows go.
+#[derive(Debug)]
+pub struct TypedOutputs<'a, T> {
+    raw: &'a mut Outputs,
+    value: std::marker::PhantomData<fn(&T)>,
+}
+
+impl<T: Serialize> TypedOutputs<'_, T> {
+    fn new(raw: &mut Outputs) -> TypedOutputs<'_, T> {
+        TypedOutputs { raw, value: std::marker::PhantomData }
+    }
+
+    /// Sends a row to the main output.
+    ///
+    /// # Errors
+    /// A failure, if the value has no JSON form.
+    pub fn emit(&mut self, timestamp: Timestamp, key: &[u8], value: &T) -> Result<(), Error> {
+        self.raw.emit_json(timestamp, key, value)
+    }
+
+    /// Another output, on which values may have any type.
+    pub fn to(&mut self, port: u32) -> Port<'_> {
+        self.raw.to(port)
+    }
+
+    /// See [`Outputs::watermark`].
+    pub fn watermark(&self) -> Timestamp {
+        self.raw.watermark()
+    }
+}
+
+/// An operator on rows whose values are JSON. A row that is not a [`TypedOperator::In`] is rejected with the reason.
+pub trait TypedOperator: Sized + 'static {
+    /// See [`Operator::Config`].
+    type Config: DeserializeOwned;
+    /// A value of the input.
+    type In: DeserializeOwned;
+    /// A value of the main output.
+    type Out: Serialize;
+
+    /// See [`Operator::open`].
+    ///
+    /// # Errors
+    /// The job does not start.
+    fn open(config: Self::Config, context: &Context) -> Result<Self, Error>;
+
+    /// See [`Operator::process`].
+    ///
+    /// # Errors
+    /// A rejection sets this row aside; a failure fails the job.
+    fn process(&mut self, row: TypedRow<'_, Self::In>, out: &mut TypedOutputs<'_, Self::Out>) -> Result<(), Error>;
+
+    /// See [`Operator::advance`].
+    ///
+    /// # Errors
+    /// Any error fails the job.
+    fn advance(&mut self, watermark: Timestamp, out: &mut TypedOutputs<'_, Self::Out>) -> Result<(), Error> {
+        let _ = (watermark, out);
+        Ok(())
+    }
+
+    /// See [`Operator::finish`].
+    ///
+    /// # Errors
+    /// Any error fails the job.
+    fn finish(&mut self, out: &mut TypedOutputs<'_, Self::Out>) -> Result<(), Error> {
+        let _ = out;
+        Ok(())
+    }
+}
+
+impl<T: TypedOperator> Operator for T {
+    type Config = T::Config;
+
+    fn open(config: Self::Config, context: &Context) -> Result<Self, Error> {
+        TypedOperator::open(config, context)
+    }
+
+    fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
+        let value = row.json()?;
+        let row = TypedRow { input: row.input, timestamp: row.timestamp, key: row.key, value };
+        TypedOperator::process(self, row, &mut TypedOutputs::new(out))
+    }
+
+    fn advance(&mut self, watermark: Timestamp, out: &mut Outputs) -> Result<(), Error> {
+        TypedOperator::advance(self, watermark, &mut TypedOutputs::new(out))
+    }
+
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        TypedOperator::finish(self, &mut TypedOutputs::new(out))
+    }
+}
