@@ -1,6 +1,11 @@
 //! What an upload is made of, for people and for `weir component inspect`.
 
 use serde::Serialize;
+use weir_model::Digest;
+
+use super::contract;
+use super::structure::Outline;
+use super::tree::Tree;
 
 /// What an upload is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,4 +72,39 @@ pub struct Tool {
     pub name: String,
     /// Its version, as it says.
     pub version: String,
+}
+
+pub(super) fn describe(
+    bytes: &[u8],
+    digest: Digest,
+    name: Option<String>,
+    outline: Outline,
+    tree: &Tree,
+    componentized: bool,
+) -> Inspection {
+    let totals = tree.components[0].totals;
+    let is_portable = contract::is_portable(tree);
+    let names = |list: &[(String, bool)]| list.iter().map(|(name, _)| name.clone()).collect();
+    Inspection {
+        digest: digest.to_string(),
+        size_bytes: bytes.len() as u64,
+        name,
+        exports: names(&tree.exports),
+        imports: names(&tree.imports),
+        memories: tree.memories(0),
+        mutable_globals_defined: bounded(totals.mutable_defined),
+        mutable_globals_captured: bounded(totals.globals_captured),
+        core_modules: bounded(tree.modules.len() as u64),
+        core_instances: bounded(totals.core_instances),
+        functions: outline.functions,
+        nesting: outline.nesting,
+        is_portable,
+        snapshots: if is_portable { vec![SnapshotKind::Image, SnapshotKind::Portable] } else { vec![SnapshotKind::Image] },
+        toolchain: tree.toolchain.iter().cloned().collect(),
+        componentized,
+    }
+}
+
+fn bounded(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

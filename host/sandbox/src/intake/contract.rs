@@ -1,0 +1,110 @@
+//! What a component may import and must export.
+
+use super::IntakeError;
+use super::tree::Tree;
+
+/// The world uploads are made for, as messages name it.
+const WORLD: &str = "weir:operator/operator@0.1.0";
+
+const LIFECYCLE: &str = "weir:operator/lifecycle@0.1.0";
+const TIMED: &str = "weir:operator/timed@0.1.0";
+const PORTABLE: &str = "weir:operator/portable@0.1.0";
+
+/// Interfaces the host provides.
+const PROVIDED: [&str; 6] = [
+    "weir:operator/types@0.1.0",
+    "weir:operator/output@0.1.0",
+    "weir:operator/log@0.1.0",
+    "weir:operator/metrics@0.1.0",
+    "weir:operator/ambient@0.1.0",
+    "weir:operator/state-writer@0.1.0",
+];
+
+/// Interfaces of the contract that the host does not provide yet.
+const PLANNED: [&str; 2] = ["weir:operator/store@0.1.0", "weir:operator/timers@0.1.0"];
+
+/// Instances that instrumentation exports begin with this.
+pub(super) const RESERVED_INSTANCE: &str = "weir:globals/";
+
+/// Whether the component can save and load portable state.
+pub(super) fn is_portable(tree: &Tree) -> bool {
+    exports_instance(tree, PORTABLE)
+}
+
+/// Checks the outermost component's imports and exports.
+pub(super) fn check(tree: &Tree) -> Result<(), IntakeError> {
+    let refused: Vec<&str> = tree
+        .imports
+        .iter()
+        .filter(|(name, is_instance)| !(*is_instance && PROVIDED.contains(&name.as_str())))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if let Some(first) = refused.first() {
+        let more = match refused.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more: {})", shorten(&refused[1..])),
+        };
+        return Err(refusal(format!("the import \"{first}\"{more}"), import_hint(first)));
+    }
+    if let Some((name, _)) = tree.exports.iter().find(|(name, _)| name.starts_with(RESERVED_INSTANCE)) {
+        return Err(refusal(
+            format!("the export \"{name}\", a name reserved for weir,"),
+            "upload the component as the toolchain made it, before weir instrumented it".to_string(),
+        ));
+    }
+    if exports_instance(tree, TIMED) {
+        return Err(refusal(
+            format!("the export \"{TIMED}\""),
+            "the host has no timers for now: do timed work in `advance`, and leave the export out".to_string(),
+        ));
+    }
+    if !exports_instance(tree, LIFECYCLE) {
+        let other = tree.exports.iter().find(|(name, _)| name.starts_with("weir:operator/lifecycle"));
+        return Err(match other {
+            Some((name, _)) => {
+                refusal(format!("the export \"{name}\""), format!("this host speaks version 0.1.0: export \"{LIFECYCLE}\""))
+            }
+            None => refusal(
+                format!("no export \"{LIFECYCLE}\""),
+                format!("every operator exports it: build the component for world {WORLD} (wit/weir.wit)"),
+            ),
+        });
+    }
+    Ok(())
+}
+
+fn exports_instance(tree: &Tree, name: &str) -> bool {
+    tree.exports.iter().any(|(export, is_instance)| *is_instance && export == name)
+}
+
+fn refusal(construct: String, hint: String) -> IntakeError {
+    IntakeError::Refused { construct, location: "the component".to_string(), hint }
+}
+
+fn import_hint(name: &str) -> String {
+    if name.starts_with("wasi:") {
+        return wasi_hint();
+    }
+    if PLANNED.contains(&name) {
+        return "the host does not provide it for now: keep state in the operator's own memory, which is snapshotted".to_string();
+    }
+    if name.starts_with("weir:operator/") && !name.ends_with("@0.1.0") {
+        return "this host speaks version 0.1.0 of weir:operator: build against its wit/weir.wit".to_string();
+    }
+    format!("the host provides only {}", PROVIDED.join(", "))
+}
+
+/// What to do about WASI, in whatever form it is imported.
+pub(super) fn wasi_hint() -> String {
+    "the host provides no WASI for now: in Rust, build for wasm32-unknown-unknown instead of a wasm32-wasi target; in Python, \
+     give componentize-py the option --stub-wasi; in JavaScript, disable all features of componentize-js"
+        .to_string()
+}
+
+fn shorten(names: &[&str]) -> String {
+    let mut text = names.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > 3 {
+        text.push_str(", ...");
+    }
+    text
+}

@@ -1,0 +1,211 @@
+//! One core module: the globals that are state, and the instructions that would keep state elsewhere.
+
+use wasmparser::{
+    ExternalKind, FunctionBody, GlobalType, KnownCustom, Name, NameSectionReader, Operator, Parser, Payload, TypeRef, ValType,
+};
+use weir_model::limits;
+
+use super::structure::at_most;
+use super::tree::{Captured, Module, Number};
+use super::{IntakeError, MemoryInfo, features};
+
+/// Exports that instrumentation adds begin with this.
+pub(super) const RESERVED_EXPORT: &str = "weir:global:";
+
+/// Gathers what matters of a module, section by section. The sections have been validated.
+pub(super) struct ModuleScan<'a> {
+    id: usize,
+    bytes: &'a [u8],
+    module: Module,
+    functions_imported: u32,
+    bodies: u32,
+    globals: Vec<Global>,
+}
+
+struct Global {
+    ty: GlobalType,
+    is_imported: bool,
+    /// Some instruction of the module sets it.
+    is_set: bool,
+    /// Another module may set it.
+    is_exported: bool,
+}
+
+impl<'a> ModuleScan<'a> {
+    pub(super) fn new(id: usize, bytes: &'a [u8]) -> ModuleScan<'a> {
+        ModuleScan { id, bytes, module: Module::default(), functions_imported: 0, bodies: 0, globals: Vec::new() }
+    }
+
+    pub(super) fn section(&mut self, payload: &Payload<'a>) -> Result<(), IntakeError> {
+        self.read(payload).map_err(|error| match error {
+            Problem::Malformed(error) => features::explain(&error),
+            Problem::Refused(error) => error,
+        })
+    }
+
+    fn read(&mut self, payload: &Payload<'a>) -> Result<(), Problem> {
+        match payload {
+            Payload::ImportSection(section) => {
+                for import in section.clone().into_imports() {
+                    match import?.ty {
+                        TypeRef::Func(_) | TypeRef::FuncExact(_) => self.functions_imported += 1,
+                        TypeRef::Global(ty) => self.global(ty, true),
+                        _ => {}
+                    }
+                }
+            }
+            Payload::GlobalSection(section) => {
+                for global in section.clone() {
+                    self.global(global?.ty, false);
+                }
+            }
+            Payload::MemorySection(section) => {
+                for memory in section.clone() {
+                    let memory = memory?;
+                    self.module.memories.push(MemoryInfo { initial_pages: memory.initial, maximum_pages: memory.maximum });
+                }
+            }
+            Payload::TableSection(section) => {
+                for table in section.clone() {
+                    let initial = table?.ty.initial;
+                    at_most(
+                        "the number of elements of a table",
+                        initial,
+                        limits::TABLE_ELEMENTS_MAX as u64,
+                        "use fewer function pointers",
+                    )?;
+                    self.module.tables.push(initial);
+                }
+            }
+            Payload::ExportSection(section) => {
+                for export in section.clone() {
+                    let export = export?;
+                    if export.name.starts_with(RESERVED_EXPORT) {
+                        return Err(Problem::Refused(IntakeError::Refused {
+                            construct: format!("the export \"{}\", a name reserved for weir,", export.name),
+                            location: format!("core module {}", self.id),
+                            hint: "upload the component as the toolchain made it, before weir instrumented it".to_string(),
+                        }));
+                    }
+                    if export.kind == ExternalKind::Global {
+                        if let Some(global) = self.globals.get_mut(export.index as usize) {
+                            global.is_exported = true;
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn global(&mut self, ty: GlobalType, is_imported: bool) {
+        self.globals.push(Global { ty, is_imported, is_set: false, is_exported: false });
+    }
+
+    /// Looks at the next function's instructions.
+    pub(super) fn body(&mut self, body: &FunctionBody<'_>) -> Result<(), IntakeError> {
+        let function = self.functions_imported + self.bodies;
+        self.bodies += 1;
+        let mut operators = body.get_operators_reader().map_err(|error| features::explain(&error))?;
+        while !operators.eof() {
+            let instruction = match operators.read().map_err(|error| features::explain(&error))? {
+                Operator::GlobalSet { global_index } => {
+                    let Some(global) = self.globals.get_mut(global_index as usize) else { continue };
+                    global.is_set = true;
+                    if number(global.ty.content_type).is_some() {
+                        continue;
+                    }
+                    return Err(self.refused(
+                        function,
+                        &format!("`global.set` of global {global_index}, which holds a reference,"),
+                        "a snapshot holds numbers only: keep an index into a table that does not change instead",
+                    ));
+                }
+                Operator::TableSet { .. } => "table.set",
+                Operator::TableGrow { .. } => "table.grow",
+                Operator::TableFill { .. } => "table.fill",
+                Operator::TableCopy { .. } => "table.copy",
+                Operator::TableInit { .. } => "table.init",
+                _ => continue,
+            };
+            return Err(self.refused(
+                function,
+                &format!("`{instruction}`"),
+                "a snapshot holds memories and globals, not tables, so tables must keep what their element segments say: \
+                 link statically (no dlopen), or use a toolchain that leaves tables alone",
+            ));
+        }
+        Ok(())
+    }
+
+    fn refused(&self, function: u32, construct: &str, hint: &str) -> IntakeError {
+        let name = function_name(self.bytes, function).map(|name| format!(" ({name})")).unwrap_or_default();
+        IntakeError::Refused {
+            construct: construct.to_string(),
+            location: format!("function {function}{name} of core module {}", self.id),
+            hint: hint.to_string(),
+        }
+    }
+
+    /// A defined mutable global is state if something may set it: an instruction here, or a module it is exported to.
+    pub(super) fn finish(mut self) -> (usize, Module) {
+        for (index, global) in (0u32..).zip(&self.globals) {
+            if global.is_imported || !global.ty.mutable {
+                continue;
+            }
+            self.module.mutable_defined += 1;
+            if let (true, Some(ty)) = (global.is_set || global.is_exported, number(global.ty.content_type)) {
+                self.module.captured.push(Captured { index, ty });
+            }
+        }
+        (self.id, self.module)
+    }
+}
+
+enum Problem {
+    Malformed(wasmparser::Error),
+    Refused(IntakeError),
+}
+
+impl From<wasmparser::Error> for Problem {
+    fn from(error: wasmparser::Error) -> Problem {
+        Problem::Malformed(error)
+    }
+}
+
+impl From<IntakeError> for Problem {
+    fn from(error: IntakeError) -> Problem {
+        Problem::Refused(error)
+    }
+}
+
+fn number(ty: ValType) -> Option<Number> {
+    match ty {
+        ValType::I32 => Some(Number::I32),
+        ValType::I64 => Some(Number::I64),
+        ValType::F32 => Some(Number::F32),
+        ValType::F64 => Some(Number::F64),
+        ValType::V128 => Some(Number::V128),
+        ValType::Ref(_) => None,
+    }
+}
+
+/// Name of a function from the module's name section, if it has one that can be read.
+fn function_name(module: &[u8], function: u32) -> Option<String> {
+    for payload in Parser::new(0).parse_all(module) {
+        let Payload::CustomSection(section) = payload.ok()? else { continue };
+        let KnownCustom::Name(names) = section.as_known() else { continue };
+        return find_name(names, function);
+    }
+    None
+}
+
+fn find_name(names: NameSectionReader<'_>, function: u32) -> Option<String> {
+    for name in names {
+        let Name::Function(map) = name.ok()? else { continue };
+        let naming = map.into_iter().flatten().find(|naming| naming.index == function)?;
+        return Some(naming.name.chars().take(200).collect());
+    }
+    None
+}
