@@ -330,3 +330,6 @@ impl Aligner {
         self.triggers.retain(|trigger| trigger.checkpoint >= self.alive_from);
     }
 }
+
+#[cfg(test)]
+mod tests;

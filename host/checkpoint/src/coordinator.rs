@@ -455,3 +455,6 @@ impl Coordinator {
         self.config.max_concurrent.max(1) as usize
     }
 }
+
+#[cfg(test)]
+mod tests;
