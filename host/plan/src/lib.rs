@@ -1,1 +1,33 @@
-//! (being written)
+//! From a job file to a checked graph, and from the graph to chains.
+//!
+//! Owns the job file's format: its keys, their defaults, what is wrong with them and how that is said. Pure: the caller
+//! reads the file and the environment. Never looks into what connectors and components accept; their settings are
+//! passed on as written, and [`Job::diagnostic`] places their complaints.
+
+mod chain;
+mod diagnostics;
+mod draw;
+mod env;
+mod from_toml;
+mod graph;
+mod input;
+mod job;
+mod load;
+mod nearest;
+mod overrides;
+mod problems;
+mod reader;
+mod settings;
+mod tree;
+mod units;
+mod vertices;
+
+pub use diagnostics::{Code, Diagnostic, Diagnostics, Place, Severity};
+pub use job::{
+    Chain, CheckpointMode, CheckpointSettings, ComponentRef, Edge, EventTimeSpec, Exchange, Job, LimitsSpec, OnError,
+    OperatorSpec, Port, RestartSettings, SinkSpec, SourceSpec, Vertex, VertexKind, WatermarkSpec,
+};
+pub use load::load;
+pub use nearest::nearest;
+pub use units::{UnitError, format_duration, format_size, parse_duration, parse_size};
+pub use vertices::{is_component_name, is_component_version};

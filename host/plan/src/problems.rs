@@ -1,0 +1,60 @@
+//! Collects problems while a job file is read.
+
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, Place, Severity};
+use crate::tree::{Document, Origin};
+
+/// Problems found so far.
+#[derive(Default)]
+pub(crate) struct Problems {
+    found: Vec<Found>,
+}
+
+struct Found {
+    severity: Severity,
+    code: Code,
+    origin: Origin,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Problems {
+    pub(crate) fn error(&mut self, code: Code, origin: &Origin, message: impl Into<String>, hint: Option<String>) {
+        let found = Found { severity: Severity::Error, code, origin: origin.clone(), message: message.into(), hint };
+        self.found.push(found);
+    }
+
+    pub(crate) fn warning(&mut self, code: Code, origin: &Origin, message: impl Into<String>, hint: Option<String>) {
+        let found = Found { severity: Severity::Warning, code, origin: origin.clone(), message: message.into(), hint };
+        self.found.push(found);
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.found.iter().any(|found| found.severity == Severity::Error)
+    }
+
+    /// The errors, or the warnings if there is no error; in the order of the file, flags last.
+    pub(crate) fn into_result(self, document: &Document) -> Result<Diagnostics, Diagnostics> {
+        let failed = self.has_errors();
+        let wanted = if failed { Severity::Error } else { Severity::Warning };
+        let mut diagnostics: Vec<Diagnostic> = Vec::new();
+        for found in self.found.into_iter().filter(|found| found.severity == wanted) {
+            let Found { severity, code, origin, message, hint } = found;
+            diagnostics.push(Diagnostic { severity, code, message, place: document.place(&origin), hint });
+        }
+        diagnostics.sort_by_key(|diagnostic| match &diagnostic.place {
+            Place::File { line, column, .. } => (*line, *column),
+            Place::Flag(_) => (usize::MAX, 0),
+        });
+        if failed { Err(Diagnostics(diagnostics)) } else { Ok(Diagnostics(diagnostics)) }
+    }
+}
+
+/// "did you mean `x`?", or the list of what is valid when it is short.
+pub(crate) fn suggest(name: &str, candidates: &[&str]) -> Option<String> {
+    match crate::nearest(name, candidates.iter().copied()) {
+        Some(meant) => Some(format!("did you mean `{meant}`?")),
+        None if candidates.is_empty() => None,
+        None if candidates.len() <= 12 => Some(format!("valid: {}", candidates.join(", "))),
+        None => None,
+    }
+}

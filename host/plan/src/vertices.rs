@@ -1,0 +1,256 @@
+//! `[[source]]`, `[[operator]]`, `[[sink]]`.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_model::limits::{CALL_DEADLINE_MS_DEFAULT, INSTANCE_MEMORY_BYTES_DEFAULT, INSTANCE_MEMORY_BYTES_MAX, PARALLELISM_MAX};
+
+use crate::diagnostics::Code;
+use crate::input::{self, InputDraft};
+use crate::job::{
+    ComponentRef, EventTimeSpec, LimitsSpec, OperatorSpec, SinkSpec, SourceSpec, Vertex, VertexKind, WatermarkSpec,
+};
+use crate::problems::Problems;
+use crate::reader::Section;
+use crate::settings::{JobSettings, NAME_EXPECTED, ON_ERROR, is_name};
+use crate::tree::{Data, Node, Origin};
+
+/// The reference that stands for the rejected rows of all operators.
+pub(crate) const DEAD_LETTER: &str = "dead_letter";
+
+/// A vertex as written, its inputs not yet resolved.
+pub(crate) struct Draft {
+    pub(crate) vertex: Vertex,
+    pub(crate) inputs: Vec<InputDraft>,
+    /// Where its table begins.
+    pub(crate) origin: Origin,
+    /// Where its outputs are named; one per output.
+    pub(crate) outputs: Vec<Origin>,
+    /// Where its id is written.
+    pub(crate) id: Origin,
+    /// Where its parallelism is written, if it is.
+    pub(crate) parallelism: Option<Origin>,
+}
+
+impl Draft {
+    /// How messages call it.
+    pub(crate) fn name(&self) -> String {
+        let kind = match self.vertex.kind {
+            VertexKind::Source(_) => "source",
+            VertexKind::Operator(_) => "operator",
+            VertexKind::Sink(_) => "sink",
+        };
+        match self.vertex.uid.as_str() {
+            "" => format!("the {kind} without an id"),
+            uid => format!("{kind} `{uid}`"),
+        }
+    }
+
+    /// Names of the outputs others can read.
+    pub(crate) fn output_names(&self) -> Vec<&str> {
+        match &self.vertex.kind {
+            VertexKind::Source(_) => vec!["main"],
+            VertexKind::Operator(spec) => spec.outputs.iter().map(String::as_str).collect(),
+            VertexKind::Sink(_) => Vec::new(),
+        }
+    }
+}
+
+/// Reads all vertices, in the order sources, operators, sinks.
+pub(crate) fn read(root: &mut Section<'_>, job: &JobSettings, problems: &mut Problems) -> Vec<Draft> {
+    let mut drafts: Vec<Draft> = Vec::new();
+    for (kind, read_one) in [("source", source as ReadOne), ("operator", operator), ("sink", sink)] {
+        let Some(node) = root.get(kind) else { continue };
+        let all_tables = node.items().iter().all(|item| matches!(item.data, Data::Table(_)));
+        if !matches!(node.data, Data::Array(_)) || !all_tables {
+            root.wrong(kind, node, &format!("tables written as [[{kind}]]"), None, problems);
+            continue;
+        }
+        for (index, table) in node.items().iter().enumerate() {
+            let name = match table.get("id").and_then(Node::as_str) {
+                Some(id) => format!("{kind} `{id}`"),
+                None => format!("[[{kind}]] number {}", index + 1),
+            };
+            drafts.push(read_one(Section::new(name, table), job, problems));
+        }
+    }
+    report_same_ids(&drafts, problems);
+    drafts
+}
+
+type ReadOne = fn(Section<'_>, &JobSettings, &mut Problems) -> Draft;
+
+fn report_same_ids(drafts: &[Draft], problems: &mut Problems) {
+    for (index, draft) in drafts.iter().enumerate() {
+        let earlier = drafts[..index].iter().find(|earlier| earlier.vertex.uid == draft.vertex.uid);
+        if let Some(earlier) = earlier.filter(|earlier| !earlier.vertex.uid.is_empty()) {
+            let message = format!("the id of {} is already that of {}", draft.name(), earlier.name());
+            let hint = "state belongs to an id, so each is used once in a job".to_owned();
+            problems.error(Code::Value, &draft.id, message, Some(hint));
+        }
+    }
+}
+
+/// Id and parallelism, which all vertices have.
+struct Common {
+    uid: String,
+    id: Origin,
+    parallelism: u32,
+    parallelism_origin: Option<Origin>,
+}
+
+fn common(section: &mut Section<'_>, job: &JobSettings, problems: &mut Problems) -> Common {
+    let expected = format!("an id of {NAME_EXPECTED}");
+    section.require("id", &expected, problems);
+    let uid = section.string("id", &expected, problems);
+    if let (Some(uid), Some(node)) = (&uid, section.get("id")) {
+        if !is_name(uid) {
+            section.wrong("id", node, &expected, None, problems);
+        } else if uid == DEAD_LETTER {
+            let hint = "this name stands for the rows that operators could not process".to_owned();
+            problems.error(Code::Value, &node.origin, format!("the id `{DEAD_LETTER}` is reserved"), Some(hint));
+        }
+    }
+    let parallelism = section.number("parallelism", 1..=PARALLELISM_MAX, problems);
+    Common {
+        uid: uid.unwrap_or_default(),
+        id: section.origin_of("id"),
+        parallelism: parallelism.unwrap_or(job.parallelism),
+        parallelism_origin: parallelism.map(|_| section.origin_of("parallelism")),
+    }
+}
+
+impl Common {
+    fn draft(self, kind: VertexKind, inputs: Vec<InputDraft>, origin: Origin, outputs: Vec<Origin>) -> Draft {
+        let vertex = Vertex { uid: self.uid, parallelism: self.parallelism, kind };
+        Draft { vertex, inputs, origin, outputs, id: self.id, parallelism: self.parallelism_origin }
+    }
+}
+
+fn source(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) -> Draft {
+    let common = common(&mut section, job, problems);
+    let origin = section.origin().clone();
+    let connector = connector(&mut section, problems);
+    let event_time = section.json_table("event_time", problems).map(|settings| EventTimeSpec { settings });
+    let mut watermark = WatermarkSpec { delay: Duration::ZERO, idle_after: None };
+    if let Some(mut table) = section.section("watermark", format!("`watermark` of {}", section.name), problems) {
+        watermark.delay = table.duration("delay", problems).unwrap_or_default();
+        watermark.idle_after = table.duration_above_zero("idle_after", problems);
+        table.finish(problems);
+    }
+    input::of_source(&mut section, problems);
+    let settings = section.rest(problems);
+    let outputs = vec![common.id.clone()];
+    common.draft(VertexKind::Source(SourceSpec { connector, settings, event_time, watermark }), Vec::new(), origin, outputs)
+}
+
+fn sink(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) -> Draft {
+    let common = common(&mut section, job, problems);
+    let origin = section.origin().clone();
+    let connector = connector(&mut section, problems);
+    let inputs = input::of_sink(&mut section, problems);
+    let settings = section.rest(problems);
+    common.draft(VertexKind::Sink(SinkSpec { connector, settings }), inputs, origin, Vec::new())
+}
+
+fn connector(section: &mut Section<'_>, problems: &mut Problems) -> String {
+    let expected = "the name of a connector, such as \"file\"";
+    section.require("connector", expected, problems);
+    section.string("connector", expected, problems).unwrap_or_default()
+}
+
+fn operator(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) -> Draft {
+    let common = common(&mut section, job, problems);
+    let origin = section.origin().clone();
+    let component = component(&mut section, problems);
+    let inputs = input::of_operator(&mut section, problems);
+    let config = Value::Object(section.json_table("config", problems).unwrap_or_default());
+    let mut limits =
+        LimitsSpec { memory_bytes: INSTANCE_MEMORY_BYTES_DEFAULT, call: Duration::from_millis(CALL_DEADLINE_MS_DEFAULT) };
+    if let Some(mut table) = section.section("limits", format!("`limits` of {}", section.name), problems) {
+        limits.memory_bytes = table.size("memory", 64 << 10..=INSTANCE_MEMORY_BYTES_MAX, problems).unwrap_or(limits.memory_bytes);
+        limits.call = table.duration_above_zero("call", problems).unwrap_or(limits.call);
+        table.finish(problems);
+    }
+    let on_error = section.choice("on_error", &ON_ERROR, problems).unwrap_or(job.on_error);
+    let (outputs, output_origins) = outputs(&mut section, &common, problems);
+    section.finish(problems);
+    let spec = OperatorSpec { component, config, limits, on_error, outputs };
+    common.draft(VertexKind::Operator(spec), inputs, origin, output_origins)
+}
+
+const COMPONENT_EXPECTED: &str = "\"name@version\" from the component store, or { path = \"my_op.wasm\" }";
+
+fn component(section: &mut Section<'_>, problems: &mut Problems) -> ComponentRef {
+    let unreadable = ComponentRef::Path(String::new());
+    section.require("component", COMPONENT_EXPECTED, problems);
+    let Some(node) = section.get("component") else { return unreadable };
+    match &node.data {
+        Data::String { text, .. } => {
+            if let Some(reference) = text.split_once('@').and_then(|(name, version)| named(name, version)) {
+                return reference;
+            }
+            let hint = if text.ends_with(".wasm") || text.contains('/') {
+                format!("a file: component = {{ path = {text:?} }}")
+            } else if text.contains('@') {
+                "name and version are of letters, digits and `.`, `_`, `-`, `+`".to_owned()
+            } else {
+                format!("say the version: \"{text}@1.0.0\" (see `weir component ls`)")
+            };
+            section.wrong("component", node, COMPONENT_EXPECTED, Some(hint), problems);
+            unreadable
+        }
+        Data::Table(_) => {
+            let mut table = Section::new(format!("`component` of {}", section.name), node);
+            table.require("path", "the path of a component's file", problems);
+            let path = table.string("path", "the path of a component's file", problems).unwrap_or_default();
+            table.finish(problems);
+            ComponentRef::Path(path)
+        }
+        _ => {
+            section.wrong("component", node, COMPONENT_EXPECTED, None, problems);
+            unreadable
+        }
+    }
+}
+
+fn named(name: &str, version: &str) -> Option<ComponentRef> {
+    (is_component_name(name) && is_component_version(version))
+        .then(|| ComponentRef::Named { name: name.to_owned(), version: version.to_owned() })
+}
+
+/// Whether a text may be the name of a component.
+pub fn is_component_name(text: &str) -> bool {
+    is_component_version(text) && !text.contains('+')
+}
+
+/// Whether a text may be the version of a component.
+pub fn is_component_version(text: &str) -> bool {
+    text.len() <= 64
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || ['.', '_', '-', '+'].contains(&c))
+}
+
+/// Names of the outputs and where each is named.
+fn outputs(section: &mut Section<'_>, common: &Common, problems: &mut Problems) -> (Vec<String>, Vec<Origin>) {
+    let default = (vec!["main".to_owned()], vec![common.id.clone()]);
+    let Some(node) = section.get("outputs") else { return default };
+    let expected = format!("an array of names of {NAME_EXPECTED}");
+    if node.items().is_empty() {
+        section.wrong("outputs", node, &expected, None, problems);
+        return default;
+    }
+    let (mut names, mut origins): (Vec<String>, Vec<Origin>) = (Vec::new(), Vec::new());
+    for item in node.items() {
+        let Some(name) = item.as_str().filter(|name| is_name(name)) else {
+            section.wrong("outputs", item, &expected, None, problems);
+            continue;
+        };
+        if names.iter().any(|other| other == name) {
+            problems.error(Code::Value, &item.origin, format!("{} has two outputs named `{name}`", section.name), None);
+        }
+        names.push(name.to_owned());
+        origins.push(item.origin.clone());
+    }
+    if names.is_empty() { default } else { (names, origins) }
+}
