@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its standard streams")]
 
 mod bench;
+mod child;
 mod demo;
 mod progress;
 mod setup;

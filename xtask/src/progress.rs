@@ -24,6 +24,8 @@ pub(crate) struct Checkpoint {
     pub(crate) bytes: u64,
     /// The longest time that one task stood still for it.
     pub(crate) pause_us_max: u64,
+    /// Pages of guest memory that it holds, if that is told.
+    pub(crate) pages: Option<u64>,
 }
 
 /// One line of the output.
@@ -58,7 +60,8 @@ impl Checkpoint {
     fn parse(value: &Value) -> Option<Checkpoint> {
         let number = |key: &str| value[key].as_u64().unwrap_or_default();
         let id = value["id"].as_u64()?;
-        Some(Checkpoint { id, duration_ms: number("duration_ms"), bytes: number("bytes"), pause_us_max: number("pause_us_max") })
+        let (duration_ms, pause_us_max) = (number("duration_ms"), number("pause_us_max"));
+        Some(Checkpoint { id, duration_ms, bytes: number("bytes"), pause_us_max, pages: value["pages"].as_u64() })
     }
 }
 
@@ -69,10 +72,13 @@ mod tests {
     #[test]
     fn a_progress_line_is_read_with_and_without_a_checkpoint() {
         let line = r#"{"event":"progress","at_ms":7,"rows_in":5,"rows_out":3,"rows_per_second":2.5,"watermark":-1,
-            "checkpoint":{"id":4,"duration_ms":12,"bytes":99,"pause_us_max":800}}"#;
+            "checkpoint":{"id":4,"duration_ms":12,"bytes":99,"pause_us_max":800,"pages":6}}"#;
         let Some(Event::Progress(progress)) = Event::parse(line) else { panic!("no progress in {line}") };
         assert_eq!((progress.rows_in, progress.rows_out, progress.watermark), (5, 3, Some(-1)));
-        assert_eq!(progress.checkpoint, Some(Checkpoint { id: 4, duration_ms: 12, bytes: 99, pause_us_max: 800 }));
+        assert_eq!(
+            progress.checkpoint,
+            Some(Checkpoint { id: 4, duration_ms: 12, bytes: 99, pause_us_max: 800, pages: Some(6) })
+        );
         let Some(Event::Summary(summary)) = Event::parse(r#"{"event":"summary","rows_in":9}"#) else { panic!("no summary") };
         assert_eq!((summary.rows_in, summary.checkpoint), (9, None));
     }

@@ -86,6 +86,18 @@ fn build_host(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
     weir.and_then(|artifact| artifact.executable).context("cargo built no `weir` binary")
 }
 
+/// The package whose binary `weir-native` takes the arguments of `weir`, but has the bench operators linked in natively.
+const NATIVE_BENCH: &str = "weir-native-bench";
+
+/// Builds the binary that runs bench operators natively, if this workspace has one.
+pub(crate) fn build_native_bench(workspace: &Workspace) -> Result<Option<PathBuf>> {
+    if !workspace.packages.iter().any(|package| package.name == NATIVE_BENCH) {
+        return Ok(None);
+    }
+    let built = artifacts(workspace.cargo("build").args(["--package", NATIVE_BENCH, "--release"]))?;
+    Ok(built.into_iter().find_map(|artifact| artifact.executable))
+}
+
 /// Builds every operator of the workspace and gives their core modules.
 fn build_operators(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let names: Vec<&str> = workspace.operators().map(|package| package.name.as_str()).collect();

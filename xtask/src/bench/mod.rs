@@ -1,5 +1,106 @@
-//! `cargo xtask bench`.
-use anyhow::Result;
-pub(crate) fn main(_: &[String]) -> Result<()> {
-    anyhow::bail!("none")
+//! `cargo xtask bench`: how fast, how steady and how small; alternating with a peer on request. Writes bench/results.md.
+//!
+//! Figures are only ever compared within one run on one machine, as medians of several repetitions that alternate between the
+//! variants, so that whatever else the machine does hits all of them alike.
+
+mod case;
+mod measure;
+mod peer;
+mod process;
+mod report;
+mod steady;
+
+use crate::setup::{self, Prepared, Profile};
+use crate::shell::{self, Arguments};
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, bail};
+use case::{CASES, Case, Variant};
+use measure::Sample;
+use peer::Flink;
+use report::{Report, Row};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long and how often to measure.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) repetitions: usize,
+    pub(crate) warm_up: Duration,
+    pub(crate) window: Duration,
+    /// Checkpoints to look at for the distribution of pauses.
+    pub(crate) checkpoints: usize,
+}
+
+const FULL: Effort =
+    Effort { repetitions: 3, warm_up: Duration::from_secs(8), window: Duration::from_secs(15), checkpoints: 100 };
+const QUICK: Effort = Effort { repetitions: 1, warm_up: Duration::from_secs(2), window: Duration::from_secs(4), checkpoints: 10 };
+
+/// What every measurement needs.
+pub(crate) struct Stand {
+    pub(crate) workspace: Workspace,
+    pub(crate) prepared: Prepared,
+    /// The binary that has the bench operators linked in natively; absent while the workspace has none.
+    pub(crate) native: Option<PathBuf>,
+    pub(crate) scratch: PathBuf,
+    pub(crate) effort: Effort,
+}
+
+pub(crate) fn main(arguments: &[String]) -> Result<()> {
+    let (mut effort, mut only, mut with_flink) = (FULL, String::new(), false);
+    let mut words = Arguments::new(arguments);
+    while let Some(argument) = words.next() {
+        match argument {
+            "--quick" => effort = QUICK,
+            "--only" => only = words.value(argument)?.to_string(),
+            "--peer" => match words.value(argument)? {
+                "flink" => with_flink = true,
+                other => bail!("no peer is called `{other}`; there is `flink`"),
+            },
+            other => return shell::unknown("bench", other),
+        }
+    }
+    let workspace = Workspace::load()?;
+    let flink = with_flink.then(|| Flink::find(&workspace)).transpose()?;
+    let scratch = workspace.target.join("xtask/bench");
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot make the folder {}", scratch.display()))?;
+    let prepared = setup::prepare(&workspace, Profile::Release, &scratch.join("data"))?;
+    let native = setup::build_native_bench(&workspace)?;
+    let stand = Stand { workspace, prepared, native, scratch, effort };
+
+    let mut report = Report::new(&stand, arguments, flink.as_ref())?;
+    for case in CASES.iter().filter(|case| case.name.contains(&only)) {
+        throughput(&stand, case, flink.as_ref(), &mut report)?;
+    }
+    if "pause".contains(&only) {
+        report.pauses(&steady::pauses(&stand)?);
+    }
+    if "start".contains(&only) {
+        report.start(&steady::start(&stand)?);
+    }
+    let file = stand.workspace.root.join("bench/results.md");
+    report.write(&file)?;
+    println!("\n{}\nwritten to {}", report.text(), file.display());
+    Ok(())
+}
+
+/// One case, all its variants in turn, as often as asked.
+fn throughput(stand: &Stand, case: &Case, flink: Option<&Flink>, report: &mut Report) -> Result<()> {
+    let variants: Vec<Variant> = case.variants(stand.native.is_some(), flink.is_some()).collect();
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); variants.len()];
+    for repetition in 1..=stand.effort.repetitions {
+        for (variant, samples) in variants.iter().zip(&mut samples) {
+            eprintln!("{} {} {repetition}/{}", case.name, variant.name(), stand.effort.repetitions);
+            let sample = match (variant, flink, case.flink) {
+                (Variant::Flink, Some(flink), Some(name)) => flink.measure(name, stand.effort),
+                _ => measure::run(stand, case, *variant),
+            };
+            let sample = sample.with_context(|| format!("measuring {} {}", case.name, variant.name()))?;
+            eprintln!("    {sample}");
+            samples.push(sample);
+        }
+    }
+    let rows: Vec<Row> = variants.into_iter().zip(samples).map(|(variant, samples)| Row { variant, samples }).collect();
+    report.throughput(case, &rows);
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! `cargo xtask demo`: the page-view job of examples/pageviews on a log of two million lines, killed with SIGKILL in the middle and
 //! run again. Its output must equal an independent recount of the log.
 
-pub(crate) mod child;
 mod log;
 mod random;
 mod recount;
@@ -9,12 +8,12 @@ mod results;
 mod screen;
 mod verdict;
 
+use crate::child::{self, Next, Running};
 use crate::progress::{Event, Progress};
 use crate::setup::{self, Prepared, Profile};
 use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
-use child::{Next, Running};
 use screen::Screen;
 use std::fs;
 use std::io::BufWriter;

@@ -1,0 +1,217 @@
+//! bench/results.md: the figures with the machine, the versions and the command they belong to.
+
+use super::Stand;
+use super::case::{Case, Variant};
+use super::measure::{Sample, median, percentile};
+use super::peer::Flink;
+use super::steady::{Pauses, Start};
+use crate::shell;
+use anyhow::{Context, Result};
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const PAGE_BYTES: f64 = 4_096.0;
+
+/// All samples of one variant of a case.
+pub(crate) struct Row {
+    pub(crate) variant: Variant,
+    pub(crate) samples: Vec<Sample>,
+}
+
+impl Row {
+    fn median(&self, of: fn(&Sample) -> f64) -> f64 {
+        median(self.samples.iter().map(of))
+    }
+
+    /// Lowest and highest.
+    fn range(&self, of: fn(&Sample) -> f64) -> (f64, f64) {
+        let values = || self.samples.iter().map(of);
+        (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max))
+    }
+}
+
+pub(crate) struct Report {
+    text: String,
+}
+
+impl Report {
+    pub(crate) fn new(stand: &Stand, arguments: &[String], flink: Option<&Flink>) -> Result<Report> {
+        let mut text = String::from(
+            "# Benchmark results\n\nWritten by `cargo xtask bench`; what is measured and how: [README.md](README.md).\n\n",
+        );
+        let command = ["cargo xtask bench"].into_iter().chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
+        let mut git = Command::new("git");
+        let commit = shell::read(git.args(["describe", "--always", "--dirty"]).current_dir(&stand.workspace.root));
+        let rustc = shell::read(Command::new("rustc").arg("--version"))?;
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let _ = writeln!(text, "| | |\n|---|---|\n| command | `{command}` |\n| machine | {} |", machine()?);
+        let _ = writeln!(text, "| kernel | {} |\n| commit | {} |", kernel.trim(), commit.unwrap_or_default().trim());
+        let _ = writeln!(text, "| compiler | {} |\n| wasmtime | {} |", rustc.trim(), wasmtime(stand)?);
+        if let Some(flink) = flink {
+            let _ = writeln!(text, "| Flink | 2.3.0 on {}, see [flink](flink/README.md) |", flink.java);
+        }
+        let effort = stand.effort;
+        let _ = writeln!(
+            text,
+            "| effort | {} repetitions, alternating; {} s warm-up, {} s measured |",
+            effort.repetitions,
+            effort.warm_up.as_secs(),
+            effort.window.as_secs()
+        );
+        if stand.native.is_none() {
+            text +=
+                "\nNot measured: the operators compiled natively into the same pipeline (this workspace has no binary for it).\n";
+        }
+        text += "\n## Throughput\n\nMedian (lowest - highest). \"Others\" is the most that other processes on the machine used meanwhile.\n";
+        Ok(Report { text })
+    }
+
+    pub(crate) fn throughput(&mut self, case: &Case, rows: &[Row]) {
+        let _ = writeln!(self.text, "\n### {}: {}\n", case.name, case.what);
+        self.text += "| | M rows/s | CPU s per M rows | resident, MiB | others, cores | rows per CPU s against weir |\n|---|---|---|---|---|---|\n";
+        let ours = rows.first().map_or(f64::NAN, |row| row.median(|sample| sample.cpu_s_per_million));
+        for row in rows {
+            let cpu = row.median(|sample| sample.cpu_s_per_million);
+            let _ = writeln!(
+                self.text,
+                "| {} | {} | {} | {:.0} | {:.2} | {:.2} |",
+                row.variant.name(),
+                cell(row, |sample| sample.rows_per_s / 1e6, 2),
+                cell(row, |sample| sample.cpu_s_per_million, 3),
+                row.median(|sample| sample.resident_max_mib),
+                row.range(|sample| sample.others_cores).1,
+                ours / cpu
+            );
+        }
+        let checkpoints = || rows[0].samples.iter().flat_map(|sample| &sample.checkpoints);
+        if checkpoints().next().is_some() {
+            let durations: Vec<f64> = checkpoints().map(|checkpoint| checkpoint.duration_ms as f64).collect();
+            let pauses: Vec<f64> = checkpoints().map(|checkpoint| checkpoint.pause_us_max as f64 / 1e3).collect();
+            let kib = median(checkpoints().map(|checkpoint| checkpoint.bytes as f64 / 1024.0));
+            let (took, p50, p99) = (median(durations.iter().copied()), percentile(&pauses, 50), percentile(&pauses, 99));
+            let (count, max) = (pauses.len(), percentile(&pauses, 100));
+            let _ = writeln!(
+                self.text,
+                "\n{count} checkpoints of weir: {took:.0} ms, {kib:.0} KiB (medians); pause p50 {p50:.2}, p99 {p99:.2}, max {max:.2} ms."
+            );
+        }
+        if let Some(unchecked) = rows.iter().find(|row| row.variant == Variant::Unchecked) {
+            let lost = 1.0 - rows[0].median(|sample| sample.rows_per_s) / unchecked.median(|sample| sample.rows_per_s);
+            let _ = writeln!(self.text, "\nCheckpoints cost {:.1} % of the rows per second (target: at most 5 %).", lost * 100.0);
+        }
+    }
+
+    pub(crate) fn pauses(&mut self, pauses: &Pauses) {
+        let Pauses { resident_mib, checkpoints } = pauses;
+        let ms: Vec<f64> = checkpoints.iter().map(|checkpoint| checkpoint.pause_us_max as f64 / 1e3).collect();
+        let took: Vec<f64> = checkpoints.iter().map(|checkpoint| checkpoint.duration_ms as f64).collect();
+        let bytes = median(checkpoints.iter().map(|checkpoint| checkpoint.bytes as f64));
+        let (p50, p99, max) = (percentile(&ms, 50), percentile(&ms, 99), percentile(&ms, 100));
+        self.text += "\n## Checkpoints of large state\n\nlarge.toml: 5 M keys of 100 bytes, 2,600 random keys rewritten between two checkpoints.\n\n";
+        let _ = writeln!(self.text, "| | measured | target |\n|---|---|---|\n| process, MiB resident | {resident_mib:.0} | |");
+        let _ = writeln!(self.text, "| checkpoints | {} | |", checkpoints.len());
+        let _ =
+            writeln!(self.text, "| longest pause of a task, ms: p50, p99, max | {p50:.2}, {p99:.2}, {max:.2} | p99 under 5 |");
+        let _ = writeln!(
+            self.text,
+            "| checkpoint end to end, ms: p50, max | {:.0}, {:.0} | 200 |",
+            percentile(&took, 50),
+            percentile(&took, 100)
+        );
+        let _ = writeln!(self.text, "| bytes written, median | {bytes:.0} | |");
+        let dirty: Vec<f64> = checkpoints.iter().filter_map(|checkpoint| Some(checkpoint.pages? as f64)).collect();
+        if !dirty.is_empty() {
+            let pages = median(dirty.iter().copied());
+            let ratio = bytes / (pages * PAGE_BYTES);
+            let _ = writeln!(self.text, "| pages written to, median | {pages:.0} | 2,600 expected |");
+            let _ =
+                writeln!(self.text, "| bytes written for a byte of dirty pages | {ratio:.2} | under 1.3 before compression |");
+        }
+    }
+
+    pub(crate) fn start(&mut self, start: &Start) {
+        let (min, max) = (percentile(&start.first_row_ms, 1), percentile(&start.first_row_ms, 100));
+        let first = median(start.first_row_ms.iter().copied());
+        self.text += "\n## Start and rest\n\n| | measured | target |\n|---|---|---|\n";
+        let _ = writeln!(
+            self.text,
+            "| start of the process to first row, warm compile cache, ms | {first:.0} ({min:.0} - {max:.0}) | under 200 |"
+        );
+        let _ = writeln!(self.text, "| resident memory of an idle job, MiB | {:.1} | under 64 |", start.idle_mib);
+        let _ = writeln!(self.text, "| CPU of an idle job, cores | {:.4} | |", start.idle_cores);
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Writes the report. What people wrote about it, in notes.md beside it, is kept apart so that a new run does not lose it.
+    pub(crate) fn write(&self, file: &Path) -> Result<()> {
+        let mut text = self.text.clone();
+        if file.with_file_name("notes.md").exists() {
+            text += "\nWhere the time goes: [notes.md](notes.md).\n";
+        }
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+}
+
+fn cell(row: &Row, of: fn(&Sample) -> f64, digits: usize) -> String {
+    let (min, max) = row.range(of);
+    let mid = row.median(of);
+    if row.samples.len() < 2 { format!("{mid:.digits$}") } else { format!("{mid:.digits$} ({min:.digits$} - {max:.digits$})") }
+}
+
+fn machine() -> Result<String> {
+    let cpus = fs::read_to_string("/proc/cpuinfo").context("cannot read /proc/cpuinfo")?;
+    let model = cpus
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map_or("unknown", |name| name.trim_start_matches([' ', '\t', ':']));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    let kib = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    Ok(format!("{cores} cores, {model}; {:.0} GiB", kib.unwrap_or_default() / 1024.0 / 1024.0))
+}
+
+/// The version that the lock file has.
+fn wasmtime(stand: &Stand) -> Result<String> {
+    let lock = fs::read_to_string(stand.workspace.root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
+    let after = lock.split_once("name = \"wasmtime\"\nversion = \"").map(|(_, rest)| rest);
+    Ok(after.and_then(|rest| rest.split('"').next()).unwrap_or("unknown").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::CASES;
+    use super::*;
+    use crate::progress::Checkpoint;
+
+    fn row(variant: Variant, rates: [f64; 3], cpu: f64) -> Row {
+        let sample = |rate: f64| Sample { rows_per_s: rate, cpu_s_per_million: cpu, ..Sample::default() };
+        Row { variant, samples: rates.map(sample).to_vec() }
+    }
+
+    #[test]
+    fn ratios_are_of_rows_per_cpu_second_and_costs_of_rows_per_second() {
+        let mut report = Report { text: String::new() };
+        let mut ours = row(Variant::Sandbox, [9.5e6, 9e6, 10e6], 0.1);
+        ours.samples[0].checkpoints = vec![Checkpoint { id: 1, duration_ms: 20, bytes: 2048, pause_us_max: 1500, pages: None }];
+        let rows = vec![ours, row(Variant::Unchecked, [10e6, 10e6, 10e6], 0.1), row(Variant::Flink, [5e6, 5e6, 5e6], 0.4)];
+        report.throughput(&CASES[2], &rows);
+        let text = report.text();
+        assert!(text.contains("| weir | 9.50 (9.00 - 10.00) | 0.100"), "{text}");
+        assert!(text.contains("| flink |") && text.contains("| 0.25 |"), "{text}");
+        assert!(text.contains("cost 5.0 %") && text.contains("1 checkpoints of weir: 20 ms, 2 KiB"), "{text}");
+    }
+
+    #[test]
+    fn pauses_and_pages_are_set_against_their_targets() {
+        let mut report = Report { text: String::new() };
+        let checkpoints =
+            (1..=100).map(|id| Checkpoint { id, duration_ms: 30, bytes: 4_096_000, pause_us_max: id * 10, pages: Some(1_000) });
+        report.pauses(&Pauses { resident_mib: 1_300.0, checkpoints: checkpoints.collect() });
+        assert!(report.text().contains("0.50, 0.99, 1.00") && report.text().contains("| 1.00 | under 1.3"), "{}", report.text());
+    }
+}
