@@ -36,8 +36,12 @@ impl JobStorage {
         }
         inner.refuse_dangling(&mut ledger, manifest, &others)?;
         let document = document::encode(manifest)?;
-        if !inner.backend.put_new(&path, document.clone())? && inner.backend.get(&path)? != document {
-            return Err(exists());
+        if !inner.backend.put_new(&path, document.clone())? {
+            // It may be the same one, put before with an uncertain end.
+            if inner.backend.get(&path)? != document {
+                return Err(exists());
+            }
+            inner.backend.settle(&inner.path(layout::MANIFESTS))?;
         }
         ledger.references.insert(name, Arc::new(manifest.references()));
         // An attempt that began before the manifest was there may not have seen it, and so may not restore it.

@@ -45,7 +45,7 @@ pub(crate) struct Ledger {
     /// Files that a manifest names. Manifests never change, so this is never out of date.
     pub(crate) references: HashMap<ManifestName, Arc<BTreeSet<String>>>,
     /// What the newest attempt with such a record inherits; the record never changes either.
-    inherited: Option<(Attempt, Arc<BTreeSet<ManifestName>>)>,
+    inherited: Option<(Attempt, Arc<Inherited>)>,
     /// Files that nothing references and that could not be deleted yet.
     pub(crate) backlog: BTreeSet<String>,
 }
@@ -55,6 +55,14 @@ pub(crate) struct Ledger {
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Inheritance {
     manifests: Vec<String>,
+    /// The greatest checkpoint number used so far, also of those that are deleted later.
+    checkpoint_max: u64,
+}
+
+/// The same, parsed.
+struct Inherited {
+    manifests: BTreeSet<ManifestName>,
+    checkpoint_max: u64,
 }
 
 /// The entries of the attempts folder.
@@ -107,7 +115,7 @@ impl JobStorage {
         inner.make_folders()?;
         let mut ledger = inner.ledger.lock();
         // Names carry attempts: even if someone deleted the entries, no name may be used twice.
-        let mut used = inner.highest_used()?.0;
+        let mut used = inner.highest_used(&mut ledger)?.0;
         for _ in 0..ATTEMPT_RACES_MAX {
             let attempt = Attempt(used + 1);
             let entry = serde_json::json!({"attempt": attempt.0, "process": std::process::id()}).to_string();
@@ -118,7 +126,8 @@ impl JobStorage {
                 continue;
             }
             let manifests = inner.valid_manifests(&mut ledger)?.iter().map(ManifestName::to_string).collect();
-            let record = document::encode(&Inheritance { manifests })?;
+            let checkpoint_max = inner.highest_used(&mut ledger)?.1;
+            let record = document::encode(&Inheritance { manifests, checkpoint_max })?;
             let path = inner.attempt_path(AttemptName::Inherits(attempt));
             if !inner.backend.put_new(&path, record)? {
                 return Err(StorageError::Misuse(format!("`{}` exists before its attempt", inner.backend.place(&path))));
@@ -133,10 +142,11 @@ impl JobStorage {
         })
     }
 
-    /// A number greater than that of any checkpoint that has left a manifest or a file, completed or not. Numbers go up by
-    /// one from there. Lists the whole folder: call it once, after [`JobStorage::new_attempt`].
+    /// A number greater than that of any checkpoint that has left a manifest or a file, completed or not, or had when the
+    /// current attempt began. Numbers go up by one from there. Lists the whole folder: call it once, after
+    /// [`JobStorage::new_attempt`].
     pub fn next_checkpoint_id(&self) -> Result<CheckpointId, StorageError> {
-        Ok(CheckpointId(self.inner.highest_used()?.1 + 1))
+        Ok(CheckpointId(self.inner.highest_used(&mut self.inner.ledger.lock())?.1 + 1))
     }
 
     /// Begins a file for one task's part of a checkpoint. Nothing is visible before [`SnapshotWriter::finish`].
@@ -177,6 +187,12 @@ impl JobStorage {
     pub fn put_job_info(&self, info: &JobInfo) -> Result<(), StorageError> {
         self.inner.make_folders()?;
         self.inner.backend.put(&self.inner.path(layout::JOB_INFO), document::encode(info)?)
+    }
+}
+
+impl std::fmt::Debug for JobStorage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "JobStorage({})", self.inner.backend.place(&self.inner.folder))
     }
 }
 
@@ -230,28 +246,32 @@ impl Inner {
         let mut names = self.manifest_names()?;
         if let Some(newest) = recorded {
             let inherited = self.inherited(ledger, newest)?;
-            names.retain(|name| name.attempt >= newest || inherited.contains(name));
+            names.retain(|name| name.attempt >= newest || inherited.manifests.contains(name));
         }
-        names.sort_unstable();
-        names.dedup_by_key(|name| name.checkpoint);
-        names.reverse();
+        names.sort_unstable_by(|a, b| b.cmp(a));
         Ok(names)
     }
 
-    fn inherited(&self, ledger: &mut Ledger, attempt: Attempt) -> Result<Arc<BTreeSet<ManifestName>>, StorageError> {
-        if let Some((_, names)) = ledger.inherited.as_ref().filter(|(known, _)| *known == attempt) {
-            return Ok(Arc::clone(names));
+    fn inherited(&self, ledger: &mut Ledger, attempt: Attempt) -> Result<Arc<Inherited>, StorageError> {
+        if let Some((_, inherited)) = ledger.inherited.as_ref().filter(|(known, _)| *known == attempt) {
+            return Ok(Arc::clone(inherited));
         }
         let path = self.attempt_path(AttemptName::Inherits(attempt));
         let record: Inheritance = document::decode(&self.backend.place(&path), &self.backend.get(&path)?, None)?;
-        let names = Arc::new(record.manifests.iter().filter_map(|name| ManifestName::parse(name)).collect());
-        ledger.inherited = Some((attempt, Arc::clone(&names)));
-        Ok(names)
+        let manifests = record.manifests.iter().filter_map(|name| ManifestName::parse(name)).collect();
+        let inherited = Arc::new(Inherited { manifests, checkpoint_max: record.checkpoint_max });
+        ledger.inherited = Some((attempt, Arc::clone(&inherited)));
+        Ok(inherited)
     }
 
-    /// The greatest attempt and checkpoint that any name carries; 0 if there is none.
-    fn highest_used(&self) -> Result<(u64, u64), StorageError> {
-        let (mut attempt, mut checkpoint) = (self.attempts()?.newest().map_or(0, |newest| newest.0), 0);
+    /// The greatest attempt and checkpoint that any name carries or carried; 0 if there is none.
+    fn highest_used(&self, ledger: &mut Ledger) -> Result<(u64, u64), StorageError> {
+        let attempts = self.attempts()?;
+        let mut attempt = attempts.newest().map_or(0, |newest| newest.0);
+        let mut checkpoint = match attempts.recorded.iter().max() {
+            Some(newest) => self.inherited(ledger, *newest)?.checkpoint_max,
+            None => 0,
+        };
         for name in self.manifest_names()? {
             attempt = attempt.max(name.attempt.0);
             checkpoint = checkpoint.max(name.checkpoint.0);

@@ -97,6 +97,9 @@ pub struct ComponentState {
     pub digest: String,
     /// Its `name@version`.
     pub name: Option<String>,
+    /// The configuration it was opened with, which its images contain.
+    #[serde(default)]
+    pub config: Value,
 }
 
 /// State of one instance.

@@ -9,7 +9,7 @@ use weir_model::{Attempt, CheckpointId};
 
 use crate::job::{Inner, Ledger};
 use crate::layout::{self, ManifestName};
-use crate::{JobStorage, StorageError};
+use crate::{ErrorKind, JobStorage, StorageError};
 
 /// Files that could not be deleted and are remembered for the next time. More are left to the next sweep.
 const BACKLOG_FILES_MAX: usize = 100_000;
@@ -58,14 +58,16 @@ impl JobStorage {
         // Files are listed before manifests are read: whatever is completed in between is read too.
         let mut garbage: BTreeSet<String> = inner.backend.list(&inner.path(layout::FILES))?.into_iter().collect();
         garbage.retain(|name| layout::parse_file_name(name).is_some_and(|(attempt, _)| attempt < current));
-        garbage.append(&mut ledger.backlog);
+        ledger.backlog.append(&mut garbage);
         let valid = inner.valid_manifests(&mut ledger)?;
         match inner.all_references(&mut ledger, &valid) {
-            Ok(needed) => inner.remove_files(&mut ledger, garbage.difference(&needed).cloned().collect(), &mut removed),
-            Err(error) => {
-                tracing::warn!(%error, job = inner.job, "a manifest cannot be read: no file is deleted, because it may need any")
+            Ok(needed) => {
+                ledger.backlog.retain(|name| !needed.contains(name));
+                inner.remove_backlog(&mut ledger, &mut removed);
             }
+            Err(error) => inner.report_unreadable(&error),
         }
+        removed.backlog = ledger.backlog.len();
         if let Some(local) = &inner.backend.local {
             let old = |name: &str| layout::parse_file_name(name).is_some_and(|(attempt, _)| attempt < current);
             removed.files += local.remove_staging(&inner.path(layout::FILES), old)?;
@@ -95,10 +97,16 @@ impl JobStorage {
         let mut ledger = inner.ledger.lock();
         ledger.backlog.extend(names.iter().cloned());
         let valid = inner.valid_manifests(&mut ledger)?;
-        let needed = inner.all_references(&mut ledger, &valid)?;
-        ledger.backlog.retain(|name| !needed.contains(name));
-        let wanted = names.iter().filter(|name| !needed.contains(*name)).cloned().collect();
-        match inner.delete_files(&mut ledger, wanted).1 {
+        let mut wanted: BTreeSet<String> = names.iter().cloned().collect();
+        for name in valid {
+            match inner.references(&mut ledger, name) {
+                Ok(needed) => wanted.retain(|name| !needed.contains(name)),
+                // It cannot be restored, so it needs nothing.
+                Err(error) if error.kind() == ErrorKind::Damaged => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match inner.delete_files(&mut ledger, wanted.into_iter().collect()).1 {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -126,38 +134,31 @@ impl JobStorage {
 impl Inner {
     /// Deletes the manifests `removed`, then the files that none of `kept` needs.
     fn remove(&self, ledger: &mut Ledger, kept: &[ManifestName], removed: &[ManifestName]) -> Result<Removed, StorageError> {
-        let mut garbage = std::mem::take(&mut ledger.backlog);
+        let mut garbage = BTreeSet::new();
         for name in removed {
-            // A manifest that cannot be read goes too; its files are left to the next sweep.
             match self.references(ledger, *name) {
                 Ok(references) => garbage.extend(references.iter().cloned()),
-                Err(error) if error.kind() == crate::ErrorKind::Retry => {
-                    ledger.backlog = garbage;
-                    return Err(error);
+                Err(error) if error.kind() == ErrorKind::Damaged => {
+                    tracing::warn!(%error, "removing a manifest that cannot be read; its files are left to the next start");
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "removing a manifest that cannot be read; its files are left to the next start")
-                }
+                Err(error) => return Err(error),
             }
         }
-        if garbage.is_empty() && removed.is_empty() {
+        // From here on the backlog knows what is to go, whatever fails. It may hold files that a manifest needs: whoever
+        // deletes takes those out first.
+        ledger.backlog.append(&mut garbage);
+        if ledger.backlog.is_empty() && removed.is_empty() {
             return Ok(Removed::default());
         }
-        let needed = self.all_references(ledger, kept);
-        let manifests = match self.remove_manifests(ledger, removed.to_vec()) {
-            Ok(manifests) => manifests,
-            Err(error) => {
-                // What else was to be deleted is found again through the manifests that are still there.
-                return Err(error);
+        let mut done = Removed { manifests: self.remove_manifests(ledger, removed.to_vec())?, ..Removed::default() };
+        match self.all_references(ledger, kept) {
+            Ok(needed) => {
+                ledger.backlog.retain(|name| !needed.contains(name));
+                self.remove_backlog(ledger, &mut done);
             }
-        };
-        let mut done = Removed { manifests, ..Removed::default() };
-        match needed {
-            Ok(needed) => self.remove_files(ledger, garbage.difference(&needed).cloned().collect(), &mut done),
-            Err(error) => {
-                tracing::warn!(%error, job = self.job, "a manifest cannot be read: no file is deleted, because it may need any")
-            }
+            Err(error) => self.report_unreadable(&error),
         }
+        done.backlog = ledger.backlog.len();
         Ok(done)
     }
 
@@ -186,23 +187,28 @@ impl Inner {
         Ok(needed)
     }
 
-    /// Deletes files; what cannot be deleted now goes to the backlog.
-    fn remove_files(&self, ledger: &mut Ledger, names: Vec<String>, removed: &mut Removed) {
-        let (deleted, error) = self.delete_files(ledger, names);
+    /// Deletes the files of the backlog, which nothing needs; what cannot be deleted now stays there.
+    fn remove_backlog(&self, ledger: &mut Ledger, removed: &mut Removed) {
+        let (deleted, error) = self.delete_files(ledger, ledger.backlog.iter().cloned().collect());
         removed.files += deleted;
-        removed.backlog = ledger.backlog.len();
         if let Some(error) = error {
-            tracing::warn!(%error, backlog = removed.backlog, "could not delete files that nothing needs; trying again later");
+            let backlog = ledger.backlog.len();
+            tracing::warn!(%error, backlog, job = self.job, "could not delete files that nothing needs; trying again later");
         }
     }
 
-    /// Deletes files and keeps the backlog. Gives how many are gone, and one of the errors.
+    fn report_unreadable(&self, error: &StorageError) {
+        tracing::warn!(%error, job = self.job, "a manifest cannot be read: no file is deleted, because it may need any");
+    }
+
+    /// Deletes files that nothing needs and takes them out of the backlog. Gives how many are gone, and one of the errors.
     fn delete_files(&self, ledger: &mut Ledger, names: Vec<String>) -> (usize, Option<StorageError>) {
+        let total = names.len();
         let failed = self.backend.delete(names.iter().map(|name| self.file_path(name)).collect());
-        for name in &names {
-            ledger.backlog.remove(name);
+        for name in names {
+            ledger.backlog.remove(&name);
         }
-        let deleted = names.len() - failed.len();
+        let deleted = total - failed.len();
         let mut first = None;
         for (path, error) in failed {
             if ledger.backlog.len() < BACKLOG_FILES_MAX {

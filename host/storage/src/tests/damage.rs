@@ -1,0 +1,238 @@
+//! s40: files and manifests that are missing, cut off or changed; storage that is full, down or closed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_model::CheckpointId;
+
+use super::faults::{EACCES, EDQUOT, EIO, ENOSPC, EROFS, ESTALE, Fault, FaultyStore};
+use super::{JOB, Job, manifest, memory, over, restore};
+use crate::*;
+
+/// A job in a folder with two checkpoints that share nothing.
+struct OnDisk {
+    folder: tempfile::TempDir,
+    storage: JobStorage,
+    newest: CheckpointId,
+}
+
+impl OnDisk {
+    fn new() -> OnDisk {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = JobStorage::open(folder.path().to_str().unwrap(), JOB).unwrap();
+        let mut job = Job::start(storage.clone(), 1).unwrap();
+        job.checkpoint(b"older state").unwrap();
+        let newest = job.checkpoint(b", newer state").unwrap();
+        OnDisk { folder, storage, newest }
+    }
+
+    fn place(&self, kind: &str) -> PathBuf {
+        let mut names: Vec<PathBuf> =
+            std::fs::read_dir(self.folder.path().join(JOB).join(kind)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        names.pop().unwrap()
+    }
+
+    /// What a restore says, and that the older checkpoint is whole.
+    fn complaint(&self) -> StorageError {
+        let error = restore(&self.storage, self.newest).unwrap_err();
+        let ids = self.storage.checkpoints().unwrap();
+        assert_eq!(ids, [self.newest, CheckpointId(self.newest.0 - 1)]);
+        assert_eq!(restore(&self.storage, ids[1]).unwrap(), b"older state");
+        error
+    }
+}
+
+fn assert_names(error: &StorageError, kind: ErrorKind, place: &std::path::Path) {
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(place.to_str().unwrap()), "{error} should name {}", place.display());
+}
+
+#[test]
+fn s40_a_missing_file_is_named_and_the_older_checkpoint_is_whole() {
+    let disk = OnDisk::new();
+    let place = disk.place("files");
+    std::fs::remove_file(&place).unwrap();
+    let error = disk.complaint();
+    assert!(matches!(error, StorageError::Missing { .. }), "{error}");
+    assert_names(&error, ErrorKind::Damaged, &place);
+}
+
+#[test]
+fn s40_a_truncated_file_is_named() {
+    let disk = OnDisk::new();
+    let place = disk.place("files");
+    let whole = std::fs::read(&place).unwrap();
+    for length in 0..whole.len() {
+        std::fs::write(&place, &whole[..length]).unwrap();
+        let error = disk.complaint();
+        assert!(matches!(&error, StorageError::Damaged { reason, .. } if reason.contains("cut off")), "{error}");
+        assert_names(&error, ErrorKind::Damaged, &place);
+        // Without the check before it, reading notices too.
+        let segment = disk.storage.manifest(disk.newest).unwrap().segments().next().unwrap().clone();
+        assert_names(&disk.storage.read(&segment).unwrap_err(), ErrorKind::Damaged, &place);
+    }
+}
+
+#[test]
+fn s40_a_flipped_bit_in_a_file_is_noticed_before_anything_uses_it() {
+    let disk = OnDisk::new();
+    let place = disk.place("files");
+    let whole = std::fs::read(&place).unwrap();
+    for position in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[position] ^= 0x10;
+        std::fs::write(&place, flipped).unwrap();
+        let error = disk.complaint();
+        assert!(error.to_string().contains("checksum"), "{error}");
+        assert_names(&error, ErrorKind::Damaged, &place);
+    }
+}
+
+#[test]
+fn s40_a_damaged_manifest_is_named_and_deletes_nothing() {
+    let disk = OnDisk::new();
+    let place = disk.place("manifests");
+    let whole = std::fs::read(&place).unwrap();
+    let flipped: Vec<u8> = whole.iter().enumerate().map(|(at, byte)| byte ^ u8::from(at == whole.len() / 2)).collect();
+    for damaged in [&whole[..whole.len() / 2], &[], &flipped] {
+        std::fs::write(&place, damaged).unwrap();
+        let error = disk.complaint();
+        assert!(matches!(error, StorageError::Damaged { .. }), "{error}");
+        assert_names(&error, ErrorKind::Damaged, &place);
+        // A process that never read the manifest does not know what it needs, so it keeps everything.
+        let fresh = JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
+        assert_eq!(fresh.retain(2).unwrap().files, 0);
+        assert_eq!(fresh.sweep(weir_model::Attempt(9)).unwrap().files, 0);
+    }
+    std::fs::write(&place, &whole).unwrap();
+    assert_eq!(restore(&disk.storage, disk.newest).unwrap(), b"older state, newer state");
+    std::fs::remove_file(&place).unwrap();
+    let error = disk.storage.manifest(disk.newest).unwrap_err();
+    assert!(matches!(error, StorageError::Missing { .. }), "{error}");
+}
+
+#[test]
+fn after_falling_back_and_removing_the_damaged_checkpoint_the_job_goes_on() {
+    let disk = OnDisk::new();
+    std::fs::write(disk.place("manifests"), b"{").unwrap();
+    let reopen = || JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
+    let storage = reopen();
+    storage.remove_manifest(disk.newest).unwrap();
+    let mut job = Job::start(storage, 1).unwrap();
+    assert_eq!(job.state, b"older state");
+    assert!(job.next > disk.newest, "its number is not used again");
+    let id = job.checkpoint(b"!").unwrap();
+    job.storage.retain(1).unwrap();
+    let last = Job::start(reopen(), 1).unwrap();
+    assert_eq!(last.state, b"older state!");
+    assert_eq!(restore(&last.storage, id).unwrap(), b"older state!");
+    assert_eq!(super::files(&last.storage), super::needed(&last.storage));
+}
+
+#[test]
+fn s40_a_manifest_in_the_place_of_another_is_noticed() {
+    let disk = OnDisk::new();
+    let newest = disk.place("manifests");
+    let older = newest.with_file_name("00000000000000000001-1.json");
+    std::fs::copy(older, &newest).unwrap();
+    let error = disk.complaint();
+    assert!(error.to_string().contains("holds checkpoint 1"), "{error}");
+    assert_names(&error, ErrorKind::Damaged, &newest);
+}
+
+#[test]
+fn a_manifest_of_an_unknown_format_is_refused_and_kept() {
+    let disk = OnDisk::new();
+    let mut future = serde_json::to_value(disk.storage.manifest(disk.newest).unwrap()).unwrap();
+    future["format"] = 2.into();
+    future["operators"] = "of another shape".into();
+    let place = disk.place("manifests");
+    std::fs::write(&place, crate::document::encode(&future).unwrap()).unwrap();
+    let error = disk.complaint();
+    assert!(matches!(error, StorageError::UnknownFormat { found: 2, supported: MANIFEST_FORMAT, .. }), "{error}");
+    assert_names(&error, ErrorKind::Configuration, &place);
+    let fresh = JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
+    assert!(matches!(fresh.remove_manifest(disk.newest), Err(StorageError::UnknownFormat { .. })));
+    let mut wrong = disk.storage.manifest(CheckpointId(1)).unwrap();
+    wrong.format = 2;
+    assert_eq!(disk.storage.put_manifest(&wrong).unwrap_err().kind(), ErrorKind::Bug);
+}
+
+#[test]
+fn s40_a_full_disk_fails_the_checkpoint_and_loses_nothing() {
+    for code in [ENOSPC, EDQUOT] {
+        let store = memory();
+        let faulty = FaultyStore::new(&store, Fault::None);
+        let storage = JobStorage::with_store(Arc::new(faulty.clone()), "memory:", JOB).unwrap();
+        let mut job = Job::start(storage.clone(), 8).unwrap();
+        let first = job.checkpoint(b"a").unwrap();
+        faulty.set(Fault::WritesFail(code));
+        let error = job.checkpoint(b"b").unwrap_err();
+        assert!(matches!(error, StorageError::Full { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Retry);
+        assert!(
+            error.to_string().contains("memory:/pageviews/files/1-2-0-") && error.to_string().contains("free some space"),
+            "{error}"
+        );
+        // Also in the middle of a large file.
+        let mut writer = storage.writer(job.attempt, job.next, weir_model::TaskId(0));
+        let large = vec![1; 40 << 20];
+        let error = writer.append(&large).unwrap_err();
+        assert!(matches!(error, StorageError::Full { .. }), "{error}");
+        assert_eq!(writer.append(b"more").unwrap_err().kind(), ErrorKind::Bug);
+        drop(writer);
+        assert_eq!(storage.checkpoints().unwrap(), [first]);
+        faulty.set(Fault::None);
+        let next = job.checkpoint(b"c").unwrap();
+        assert_eq!(restore(&storage, next).unwrap(), b"ac");
+    }
+}
+
+#[test]
+fn s40_a_storage_that_is_down_says_so_and_is_used_again_when_it_is_back() {
+    for (code, kind) in [
+        (EIO, ErrorKind::Retry),
+        (ESTALE, ErrorKind::Retry),
+        (EACCES, ErrorKind::Configuration),
+        (EROFS, ErrorKind::Configuration),
+    ] {
+        let store = memory();
+        let faulty = FaultyStore::new(&store, Fault::None);
+        let storage = JobStorage::with_store(Arc::new(faulty.clone()), "memory:", JOB).unwrap();
+        let mut job = Job::start(storage.clone(), 8).unwrap();
+        let id = job.checkpoint(b"a").unwrap();
+        let known = storage.manifest(id).unwrap();
+        faulty.set(Fault::Down(code));
+        let errors = [
+            storage.new_attempt().unwrap_err(),
+            storage.checkpoints().unwrap_err(),
+            storage.manifest(id).unwrap_err(),
+            storage.check(&known).unwrap_err(),
+            storage.read(known.segments().next().unwrap()).unwrap_err(),
+            storage.retain(1).unwrap_err(),
+            storage.sweep(job.attempt).unwrap_err(),
+            storage.remove_files(&["1-2-3-4".to_owned()]).unwrap_err(),
+            storage.job_info().unwrap_err(),
+            storage.put_manifest(&manifest(job.attempt, CheckpointId(7), vec![], vec![])).unwrap_err(),
+            job.checkpoint(b"b").unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains("memory:/pageviews/"), "{error}");
+        }
+        faulty.set(Fault::None);
+        let next = job.checkpoint(b"c").unwrap();
+        assert_eq!(restore(&storage, next).unwrap(), b"ac");
+        assert_eq!(over(&store).checkpoints().unwrap(), [next, id]);
+    }
+}
+
+#[test]
+fn a_root_that_is_no_folder_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"x").unwrap();
+    let error = JobStorage::open(file.to_str().unwrap(), JOB).err().unwrap();
+    assert!(error.to_string().contains(file.to_str().unwrap()), "{error}");
+}
