@@ -1,6 +1,6 @@
 //! The floors of docs/ARCHITECTURE.md: who may use whom, and what the pure floors never touch.
 
-use super::source::{code_of, without_tests};
+use super::source::{code_of, test_files, without_tests};
 use super::{Finding, Tree};
 use crate::workspace::{Kind, Package};
 
@@ -88,9 +88,14 @@ pub(super) fn dependencies(packages: &[Package], findings: &mut Vec<Finding>) {
 pub(super) fn purity(tree: &Tree, findings: &mut Vec<Finding>) {
     let pure = FLOORS.iter().filter(|(_, floor)| *floor <= PURE_MAX).map(|(folder, _)| format!("{folder}/src/"));
     let pure: Vec<String> = pure.collect();
-    for file in tree.with_extension(".rs").filter(|file| pure.iter().any(|folder| file.path.starts_with(folder))) {
-        let code = code_of(&file.text);
-        for (number, line) in without_tests(&code).lines().enumerate() {
+    let files = tree.with_extension(".rs").filter(|file| pure.iter().any(|folder| file.path.starts_with(folder)));
+    let files: Vec<(&str, String)> = files.map(|file| (file.path.as_str(), code_of(&file.text))).collect();
+    let for_tests: Vec<String> = files.iter().flat_map(|(path, code)| test_files(code).map(|name| beside(path, name))).collect();
+    for (path, code) in &files {
+        if for_tests.iter().any(|module| path.strip_prefix(module).is_some_and(|rest| rest.starts_with(['.', '/']))) {
+            continue;
+        }
+        for (number, line) in without_tests(code).lines().enumerate() {
             for path in IMPURE_PATHS.iter().filter(|path| line.contains(**path)) {
                 let what = format!("{path} in a pure crate");
                 findings.push(Finding::new(
@@ -102,6 +107,14 @@ pub(super) fn purity(tree: &Tree, findings: &mut Vec<Finding>) {
             }
         }
     }
+}
+
+/// The path, without its extension, of a module that the file `path` declares.
+fn beside(path: &str, module: &str) -> String {
+    let stem = path.strip_suffix(".rs").unwrap_or(path);
+    let is_root = ["lib", "main", "mod"].iter().any(|name| stem.ends_with(&format!("/{name}")));
+    let folder = if is_root { stem.rsplit_once('/').map_or("", |(folder, _)| folder) } else { stem };
+    format!("{folder}/{module}")
 }
 
 #[cfg(test)]
@@ -151,7 +164,13 @@ mod tests {
     fn a_clock_in_pure_code_is_found_but_not_in_its_tests_or_comments() {
         let bad = "fn f() {}\nfn g() { std::time::Instant::now(); }\n";
         let good = "// Instant::now\nfn f() {}\n#[cfg(test)]\nmod tests { use std::fs; }\n";
-        let tree = tree(&[("host/plan/src/a.rs", bad), ("host/model/src/b.rs", good), ("host/worker/src/c.rs", bad)]);
+        let tree = tree(&[
+            ("host/plan/src/a.rs", bad),
+            ("host/model/src/b.rs", good),
+            ("host/worker/src/c.rs", bad),
+            ("host/channel/src/lib.rs", "#[cfg(test)]\nmod simulation;\n"),
+            ("host/channel/src/simulation.rs", bad),
+        ]);
         assert_eq!(places(&tree, purity), ["host/plan/src/a.rs:2"]);
     }
 }

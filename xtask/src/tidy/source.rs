@@ -31,9 +31,31 @@ pub(crate) fn code_of(text: &str) -> String {
     String::from_utf8(code).unwrap_or_default()
 }
 
-/// The part of a source file before its unit tests.
+/// The part of a file's code before the module of its unit tests.
 pub(crate) fn without_tests(code: &str) -> &str {
-    code.find("#[cfg(test)]").map_or(code, |at| &code[..at])
+    let inline = test_modules(code).find(|(_, after)| after.trim_start().starts_with('{'));
+    inline.map_or(code, |(before, _)| &code[..before.len()])
+}
+
+/// The names of modules in files of their own that are compiled for tests only.
+pub(crate) fn test_files(code: &str) -> impl Iterator<Item = &str> {
+    test_modules(code).filter(|(_, after)| after.starts_with(';')).filter_map(|(before, after)| {
+        let declaration = &code[before.len()..code.len() - after.len()];
+        declaration.rsplit(' ').next()
+    })
+}
+
+/// For each `#[cfg(test)] mod name`, what stands before and after it.
+fn test_modules(code: &str) -> impl Iterator<Item = (&str, &str)> {
+    const MARK: &str = "#[cfg(test)]";
+    code.match_indices(MARK).filter_map(move |(at, _)| {
+        let rest = &code[at + MARK.len()..];
+        let end = rest.find([';', '{'])?;
+        has_word(&rest[..end], "mod").then(|| {
+            let name_end = rest[..end].trim_end().len();
+            (&code[..at], &rest[name_end..])
+        })
+    })
 }
 
 /// Whether the word `word` stands in `line` on its own.
@@ -142,6 +164,14 @@ mod tests {
     fn a_quote_character_opens_no_string() {
         assert!(has_word(&code_of("match c { '\"' => one, '\\'' => two, '€' => three }"), "three"));
         assert!(has_word(&code_of("fn f<'a>(x: &'a str) -> four"), "four"));
+    }
+
+    #[test]
+    fn test_modules_are_told_from_other_code() {
+        let code =
+            "#[cfg(test)]\nmod simulation;\n#[cfg(test)] use a;\nfn f() {}\n#[cfg(test)]\npub(crate) mod tests {\n fn g() {} }";
+        assert_eq!(test_files(code).collect::<Vec<_>>(), ["simulation"]);
+        assert!(without_tests(code).contains("fn f()") && !without_tests(code).contains("fn g()"));
     }
 
     #[test]
