@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::settings::{error, nearest};
 use crate::sinks::BlackholeFactory;
-use crate::sources::GeneratorFactory;
+use crate::sources::{FileSourceFactory, GeneratorFactory, StdinFactory};
 use crate::{SettingError, SinkFactory, SourceFactory};
 
 /// Names of all sources.
@@ -16,6 +16,8 @@ pub const SINKS: &[&str] = &["file", "stdout", "blackhole"];
 /// The source that `connector` names. Settings are checked; nothing is opened.
 pub fn source(connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SourceFactory>, SettingError> {
     Ok(match connector {
+        "file" => Box::new(FileSourceFactory::from_settings(settings)?),
+        "stdin" => Box::new(StdinFactory::from_settings(settings)?),
         "generator" => Box::new(GeneratorFactory::from_settings(settings)?),
         _ => return Err(unknown("source", connector, SOURCES, SINKS)),
     })

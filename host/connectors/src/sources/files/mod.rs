@@ -1,0 +1,92 @@
+//! The `file` source: lines of files, read once to their ends or followed as they grow.
+
+mod bounded;
+mod discover;
+mod follow;
+mod input;
+mod tailed;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use self::bounded::Bounded;
+use self::discover::Pattern;
+use self::follow::Follow;
+use super::lines::{LongLines, Rules};
+use crate::settings::{Settings, error};
+use crate::{ConnectorError, SettingError, Source, SourceFactory};
+
+/// How long a file is still read after it was rotated away, by default: its writer may not know yet.
+const ROTATE_WAIT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// Settings of a `file` source.
+#[derive(Clone, Debug)]
+struct FileSettings {
+    pattern: Pattern,
+    rules: Rules,
+    /// Follow only: files that are there when the job starts for the first time are taken from their ends.
+    from_end: bool,
+    rotate_wait: Duration,
+    /// Follow only: a half-read file that is gone after a stop is let go with a warning instead of failing the job.
+    skip_lost: bool,
+}
+
+/// Makes `file` sources.
+pub(crate) struct FileSourceFactory {
+    settings: FileSettings,
+    follow: bool,
+}
+
+impl FileSourceFactory {
+    pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<FileSourceFactory, SettingError> {
+        const KNOWN: &[&str] = &["path", "follow", "start", "keep_empty", "long_lines", "rotate_wait", "lost_files"];
+        let settings = Settings::new("a file source", map, KNOWN)?;
+        let path = settings.required("path", "path is a file, a folder or a glob such as \"logs/*.log\"")?;
+        let follow = settings.bool("follow", false)?;
+        for key in ["start", "rotate_wait", "lost_files"] {
+            if !follow && map.contains_key(key) {
+                return Err(error(key, "only has a meaning with follow = true", None));
+            }
+        }
+        let file = FileSettings {
+            pattern: Pattern::new(path).map_err(|message| error("path", message, None))?,
+            rules: line_rules(&settings)?,
+            from_end: settings.choice("start", &[("beginning", false), ("end", true)])?,
+            rotate_wait: settings.duration("rotate_wait")?.unwrap_or(ROTATE_WAIT_DEFAULT),
+            skip_lost: settings.choice("lost_files", &[("fail", false), ("skip", true)])?,
+        };
+        Ok(FileSourceFactory { settings: file, follow })
+    }
+}
+
+/// The settings `keep_empty` and `long_lines`.
+pub(in crate::sources) fn line_rules(settings: &Settings<'_>) -> Result<Rules, SettingError> {
+    let long_lines = settings.choice("long_lines", &[("fail", LongLines::Fail), ("skip", LongLines::Skip)])?;
+    Ok(Rules { keep_empty: settings.bool("keep_empty", false)?, long_lines, ..Rules::default() })
+}
+
+impl SourceFactory for FileSourceFactory {
+    fn create(&self, index: u32, parallelism: u32) -> Result<Box<dyn Source>, ConnectorError> {
+        let settings = self.settings.clone();
+        Ok(if self.follow {
+            Box::new(Follow::new(settings, index, parallelism))
+        } else {
+            Box::new(Bounded::new(settings, index, parallelism)?)
+        })
+    }
+
+    fn is_replayable(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> String {
+        let verb = if self.follow { "follows" } else { "reads" };
+        format!("{verb} the lines of {}", self.settings.pattern.text())
+    }
+}
+
+/// The subtask that has the split called `id`. Frozen: a restored subtask finds its splits by it.
+fn owner(id: &str, parallelism: u32) -> u32 {
+    (xxhash_rust::xxh3::xxh3_64(id.as_bytes()) % u64::from(parallelism)) as u32
+}

@@ -1,0 +1,231 @@
+//! Lines of standard input. Cannot go back: what was read and not yet in a completed checkpoint's output is lost with the
+//! process, and the source says so.
+//!
+//! A thread reads, because reading blocks; what it has read waits in a bounded queue. There is one thread in a process,
+//! whatever the number of sources made over its life, so a restarted job goes on where the last one stopped polling.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use weir_model::Batch;
+
+use super::files::line_rules;
+use super::lines::{BLOCK_BYTES, Lines, Room, Rules};
+use crate::settings::Settings;
+use crate::{ConnectorError, Polled, SettingError, Source, SourceFactory};
+
+/// Batches of about one block that wait between the thread and the task.
+const QUEUE_BATCHES_MAX: usize = 8;
+
+/// When to ask again.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Rows of one batch in the queue.
+const QUEUED: Room = Room { rows_max: 16_384, bytes_target: BLOCK_BYTES };
+
+/// Makes `stdin` sources.
+pub(crate) struct StdinFactory {
+    rules: Rules,
+}
+
+impl StdinFactory {
+    pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<StdinFactory, SettingError> {
+        let settings = Settings::new("a stdin source", map, &["keep_empty", "long_lines"])?;
+        Ok(StdinFactory { rules: line_rules(&settings)? })
+    }
+}
+
+impl SourceFactory for StdinFactory {
+    fn create(&self, index: u32, _: u32) -> Result<Box<dyn Source>, ConnectorError> {
+        static STDIN: OnceLock<Arc<Mutex<Queue>>> = OnceLock::new();
+        if index > 0 {
+            return Ok(Box::new(Stdin { queue: None }));
+        }
+        let queue = match STDIN.get() {
+            Some(queue) => queue,
+            None => {
+                let queue = Queue::reading(io::stdin(), self.rules)?;
+                STDIN.get_or_init(|| queue)
+            }
+        };
+        Ok(Box::new(Stdin { queue: Some(Arc::clone(queue)) }))
+    }
+
+    fn is_replayable(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        "reads the lines of standard input (cannot replay: rows in flight at a crash are lost)".to_owned()
+    }
+}
+
+/// What the thread has read.
+struct Queue {
+    receiver: Receiver<Result<Batch, ConnectorError>>,
+    /// A batch of which `begun_rows` rows were given already.
+    begun: Batch,
+    begun_rows: usize,
+}
+
+impl Queue {
+    /// Starts the thread.
+    fn reading(input: impl Read + Send + 'static, rules: Rules) -> Result<Arc<Mutex<Queue>>, ConnectorError> {
+        let (sender, receiver) = sync_channel(QUEUE_BATCHES_MAX);
+        thread::Builder::new()
+            .name("weir-stdin".to_owned())
+            .spawn(move || {
+                if let Err(error) = forward(input, rules, &sender) {
+                    // No receiver: nobody is left to tell.
+                    let _ = sender.send(Err(error));
+                }
+            })
+            .map_err(|error| ConnectorError::io("start a thread to read", Path::new("standard input"), error))?;
+        Ok(Arc::new(Mutex::new(Queue { receiver, begun: Batch::default(), begun_rows: 0 })))
+    }
+
+    fn poll(&mut self, rows: &mut Batch, room: Room) -> Result<Polled, ConnectorError> {
+        while self.begun_rows == self.begun.len() {
+            match self.receiver.try_recv() {
+                Ok(batch) => (self.begun, self.begun_rows) = (batch?, 0),
+                Err(TryRecvError::Empty) => return Ok(Polled::Idle { retry_in: POLL_INTERVAL }),
+                Err(TryRecvError::Disconnected) => return Ok(Polled::Ended),
+            }
+        }
+        let first = self.begun_rows;
+        let mut bytes = 0;
+        while self.begun_rows < self.begun.len()
+            && self.begun_rows - first < room.rows_max.max(1)
+            && bytes < room.bytes_target.max(1)
+        {
+            bytes += self.begun.values.get(self.begun_rows).len();
+            self.begun_rows += 1;
+        }
+        rows.extend_range(self.begun.view(), first..self.begun_rows);
+        Ok(Polled::Rows)
+    }
+}
+
+/// Reads to the end. Returns early when nobody listens any more.
+fn forward(mut input: impl Read, rules: Rules, sender: &SyncSender<Result<Batch, ConnectorError>>) -> Result<(), ConnectorError> {
+    const NAME: &str = "standard input";
+    let mut lines = Lines::default();
+    loop {
+        let bytes = lines.fill(&mut input).map_err(|error| ConnectorError::io("read", Path::new(NAME), error))?;
+        loop {
+            let mut rows = Batch::default();
+            let is_full = lines.split(NAME, &mut rows, QUEUED, rules)?;
+            if bytes == 0 && !is_full {
+                lines.finish(NAME, &mut rows, rules)?;
+            }
+            if !rows.is_empty() && sender.send(Ok(rows)).is_err() {
+                return Ok(());
+            }
+            if !is_full {
+                break;
+            }
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// One subtask; only the first has a queue.
+struct Stdin {
+    queue: Option<Arc<Mutex<Queue>>>,
+}
+
+impl Source for Stdin {
+    fn restore(&mut self, _: &BTreeMap<String, Value>) -> Result<(), ConnectorError> {
+        if self.queue.is_some() {
+            tracing::warn!("standard input cannot be replayed: the job goes on with what is read from now on");
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, rows: &mut Batch, rows_max: usize, bytes_target: usize) -> Result<Polled, ConnectorError> {
+        match &self.queue {
+            None => Ok(Polled::Ended),
+            // Only another subtask that panicked within `poll` could have poisoned it, between two batches.
+            Some(queue) => queue.lock().unwrap_or_else(PoisonError::into_inner).poll(rows, Room { rows_max, bytes_target }),
+        }
+    }
+
+    fn position(&mut self) -> BTreeMap<String, Value> {
+        BTreeMap::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use std::time::Instant;
+
+    /// All rows, and whether it ended within the deadline.
+    fn drain(source: &mut Stdin, rows_max: usize) -> Result<Vec<Vec<u8>>, ConnectorError> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let (mut out, mut rows) = (Vec::new(), Batch::default());
+        loop {
+            rows.clear();
+            match source.poll(&mut rows, rows_max, 1 << 20)? {
+                Polled::Rows => out.extend(rows.values.iter().map(<[u8]>::to_vec)),
+                Polled::Ended => return Ok(out),
+                Polled::Idle { .. } => thread::yield_now(),
+            }
+            assert!(rows.len() <= rows_max && Instant::now() < deadline, "not ended in time");
+        }
+    }
+
+    #[test]
+    fn all_lines_arrive_in_order_whatever_the_size_of_polls() {
+        let lines: Vec<Vec<u8>> = (0..50_000).map(|i| format!("line {i}").into_bytes()).collect();
+        let mut text = lines.join(&b"\n"[..]);
+        for ending in [&b""[..], b"\n"] {
+            text.extend_from_slice(ending);
+            for rows_max in [7, 100_000] {
+                let queue = Queue::reading(io::Cursor::new(text.clone()), Rules::default()).unwrap();
+                assert_eq!(drain(&mut Stdin { queue: Some(queue) }, rows_max).unwrap(), lines);
+            }
+        }
+    }
+
+    #[test]
+    fn poll_does_not_wait_for_input_and_a_new_source_continues_the_old() {
+        let (reader, writer) = io::pipe().unwrap();
+        let queue = Queue::reading(reader, Rules::default()).unwrap();
+        let mut rows = Batch::default();
+        let mut source = Stdin { queue: Some(Arc::clone(&queue)) };
+        assert!(matches!(source.poll(&mut rows, 10, 10).unwrap(), Polled::Idle { .. }));
+        let mut writer = writer;
+        io::Write::write_all(&mut writer, b"a\nb\nc").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while source.poll(&mut rows, 1, 10).unwrap() != Polled::Rows {
+            assert!(Instant::now() < deadline);
+        }
+        assert_eq!(rows.values.get(0), b"a");
+        drop((source, writer));
+        assert_eq!(drain(&mut Stdin { queue: Some(queue) }, 10).unwrap(), [&b"b"[..], b"c"]);
+    }
+
+    #[test]
+    fn an_error_of_the_input_reaches_the_task() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+        }
+        let queue = Queue::reading(Broken, Rules::default()).unwrap();
+        let error = drain(&mut Stdin { queue: Some(queue) }, 10).unwrap_err();
+        assert!(error.to_string().contains("standard input"), "{error}");
+    }
+}
