@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::settings::{error, nearest};
-use crate::sinks::BlackholeFactory;
+use crate::sinks::{BlackholeFactory, FileSinkFactory, StdoutFactory};
 use crate::sources::{FileSourceFactory, GeneratorFactory, StdinFactory};
 use crate::{SettingError, SinkFactory, SourceFactory};
 
@@ -26,6 +26,8 @@ pub fn source(connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn 
 /// The sink that `connector` names. Settings are checked; nothing is opened.
 pub fn sink(connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError> {
     Ok(match connector {
+        "file" => Box::new(FileSinkFactory::from_settings(settings)?),
+        "stdout" => Box::new(StdoutFactory::from_settings(settings)?),
         "blackhole" => Box::new(BlackholeFactory::from_settings(settings)?),
         _ => return Err(unknown("sink", connector, SINKS, SOURCES)),
     })

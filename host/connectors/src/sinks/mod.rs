@@ -1,5 +1,10 @@
 //! The sinks.
 
 mod blackhole;
+mod files;
+mod format;
+mod stdout;
 
 pub(crate) use blackhole::BlackholeFactory;
+pub(crate) use files::FileSinkFactory;
+pub(crate) use stdout::StdoutFactory;

@@ -1,0 +1,94 @@
+//! The second phase: a finished file gets its visible name.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::PENDING;
+use super::pending::sync_folder;
+use crate::ConnectorError;
+
+/// A durable file and the name it is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Committable {
+    /// The sink's folder.
+    pub(super) folder: PathBuf,
+    /// Name within its `.pending`.
+    pub(super) from: String,
+    /// Name within it.
+    pub(super) to: String,
+    pub(super) bytes: u64,
+    pub(super) rows: u64,
+}
+
+impl Committable {
+    pub(super) fn to_json(&self) -> Value {
+        let folder = self.folder.to_string_lossy();
+        json!({"folder": folder, "from": self.from, "to": self.to, "bytes": self.bytes, "rows": self.rows})
+    }
+
+    pub(super) fn from_json(value: &Value) -> Result<Committable, ConnectorError> {
+        // A name with a slash would lead out of the folder; a checkpoint is input like any other.
+        let name = |key: &str| value[key].as_str().filter(|name| !name.is_empty() && !name.contains('/') && *name != "..");
+        let read = || {
+            Some(Committable {
+                folder: PathBuf::from(value["folder"].as_str()?),
+                from: name("from")?.to_owned(),
+                to: name("to")?.to_owned(),
+                bytes: value["bytes"].as_u64()?,
+                rows: value["rows"].as_u64()?,
+            })
+        };
+        read().ok_or_else(|| ConnectorError::Commit {
+            what: value.to_string(),
+            reason: "the checkpoint holds it for this sink, and it is not a file of a file sink".to_owned(),
+            hint: "give a sink of another kind another id, or start over with --fresh",
+        })
+    }
+
+    /// Renames the file. Doing it again changes nothing; what is not as the checkpoint says is an error, never passed over.
+    pub(super) fn commit(&self) -> Result<(), ConnectorError> {
+        let (from, to) = (self.folder.join(PENDING).join(&self.from), self.folder.join(&self.to));
+        match (size(&from)?, size(&to)?) {
+            (Some(found), None) if found == self.bytes => {
+                fs::rename(&from, &to).map_err(|error| ConnectorError::io("rename the finished file to", &to, error))?;
+                sync_folder(&self.folder)?;
+                sync_folder(&self.folder.join(PENDING))
+            }
+            // Done before. The crash may have come before the folder was on the disk.
+            (None, Some(found)) if found == self.bytes => sync_folder(&self.folder),
+            (None, None) => Err(self.refuse(
+                &to,
+                format!("neither it nor {} exists, {} rows are missing", from.display(), self.rows),
+                "if finished files were moved away since, move them back until the job runs; else restore an older checkpoint",
+            )),
+            (Some(_), Some(_)) => Err(self.refuse(
+                &to,
+                format!("{} is not committed yet, and a file of that name exists already", from.display()),
+                "move the existing file away; it was not written by this checkpoint",
+            )),
+            (Some(found), None) => Err(self.damaged(&to, &from, found)),
+            (None, Some(found)) => Err(self.damaged(&to, &to, found)),
+        }
+    }
+
+    fn damaged(&self, to: &Path, which: &Path, found: u64) -> ConnectorError {
+        let reason = format!("{} has {found} bytes, the checkpoint says {}", which.display(), self.bytes);
+        self.refuse(to, reason, "the file was changed after it was written; restore it, or go back to an older checkpoint")
+    }
+
+    fn refuse(&self, to: &Path, reason: String, hint: &'static str) -> ConnectorError {
+        ConnectorError::Commit { what: to.display().to_string(), reason, hint }
+    }
+}
+
+/// Size of a file, if there is one.
+fn size(path: &Path) -> Result<Option<u64>, ConnectorError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(ConnectorError::io("look at", path, error)),
+    }
+}

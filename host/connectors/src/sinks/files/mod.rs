@@ -1,0 +1,223 @@
+//! The `file` sink: exactly-once by rename.
+//!
+//! Rows go to a file in the hidden folder `.pending` beside the finished ones. A checkpoint closes it; making it durable and
+//! naming it is the first phase. The rename to its final name, once the checkpoint is complete, is the second. So a file
+//! without the leading dot is complete and is never changed, and nothing is visible that a checkpoint does not cover.
+
+mod commit;
+mod pending;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+use weir_model::{BatchRef, CheckpointId};
+
+use self::commit::Committable;
+use self::pending::{Compression, Pending};
+use super::format::Format;
+use crate::settings::Settings;
+use crate::{ConnectorError, Guarantee, Prepared, SettingError, Sink, SinkContext, SinkFactory};
+
+/// Folder of files that are not complete, within the sink's.
+const PENDING: &str = ".pending";
+
+/// Makes `file` sinks.
+pub(crate) struct FileSinkFactory {
+    folder: PathBuf,
+    format: Format,
+    compression: Compression,
+}
+
+impl FileSinkFactory {
+    pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<FileSinkFactory, SettingError> {
+        let settings = Settings::new("a file sink", map, &["path", "format", "compression"])?;
+        Ok(FileSinkFactory {
+            folder: PathBuf::from(settings.required("path", "path is the folder that finished files appear in")?),
+            format: Format::from_settings(&settings)?,
+            compression: settings.choice("compression", &Compression::CHOICES)?,
+        })
+    }
+}
+
+impl SinkFactory for FileSinkFactory {
+    fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
+        let pending = self.folder.join(PENDING);
+        fs::create_dir_all(&pending).map_err(|error| ConnectorError::io("create the folder", &pending, error))?;
+        Ok(Box::new(FileSink {
+            folder: self.folder.clone(),
+            format: self.format,
+            compression: self.compression,
+            uid: file_name_part(&context.uid),
+            context: context.clone(),
+            files_begun: 0,
+            current: None,
+            buffer: Vec::new(),
+            failure: Arc::default(),
+        }))
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::ExactlyOnce
+    }
+
+    fn describe(&self) -> String {
+        format!("files in {}, visible when their checkpoint is complete", self.folder.display())
+    }
+}
+
+/// Why the sink cannot go on, if it cannot: shared with the closures that make its files durable.
+type Failure = Arc<Mutex<Option<String>>>;
+
+struct FileSink {
+    folder: PathBuf,
+    format: Format,
+    compression: Compression,
+    /// `context.uid` as part of a file name.
+    uid: String,
+    context: SinkContext,
+    /// Files begun by this subtask in this attempt.
+    files_begun: u64,
+    current: Option<Pending>,
+    buffer: Vec<u8>,
+    failure: Failure,
+}
+
+impl FileSink {
+    /// A sink one of whose files did not reach the disk must not go on: a later checkpoint would complete without its rows.
+    fn check_usable(&self) -> Result<(), ConnectorError> {
+        match &*self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some(reason) => Err(ConnectorError::Unusable { path: self.folder.clone(), reason: reason.clone() }),
+        }
+    }
+
+    /// Notes what made the sink unusable.
+    fn fail(&self, error: ConnectorError) -> ConnectorError {
+        note_failure(&self.failure, error.to_string());
+        error
+    }
+
+    /// `<uid>~<attempt>~<subtask>~<number>`: never the same twice, and told apart by sink and attempt.
+    fn begin(&mut self) -> Result<Pending, ConnectorError> {
+        let SinkContext { index, attempt, .. } = &self.context;
+        let name = format!("{}~{attempt}~{index}~{}", self.uid, self.files_begun);
+        self.files_begun += 1;
+        Pending::create(&self.folder.join(PENDING).join(name), self.compression)
+    }
+
+    /// A name for a finished file that no file has.
+    fn final_name(&self, checkpoint: CheckpointId) -> String {
+        let SinkContext { index, attempt, .. } = &self.context;
+        let stem = format!("{}-c{:08}-a{attempt}-s{index}", self.uid, checkpoint.0);
+        let ending = format!(".{}{}", self.format.extension(), self.compression.extension());
+        // Output of a job that was started over with --fresh, whose numbers begin again, is not overwritten.
+        let numbered = (2..).map(|number: u64| format!("{stem}-{number}{ending}"));
+        let mut names = std::iter::once(format!("{stem}{ending}")).chain(numbered);
+        names.find(|name| !self.folder.join(name).exists()).unwrap_or_default()
+    }
+}
+
+impl Sink for FileSink {
+    fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
+        self.check_usable()?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut pending = match self.current.take() {
+            Some(pending) => pending,
+            None => self.begin().map_err(|error| self.fail(error))?,
+        };
+        self.buffer.clear();
+        self.format.write(rows, &mut self.buffer);
+        pending.write(&self.buffer, rows.len()).map_err(|error| self.fail(error))?;
+        self.current = Some(pending);
+        Ok(())
+    }
+
+    fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Prepared, ConnectorError> {
+        self.check_usable()?;
+        let Some(pending) = self.current.take() else { return Ok(Box::new(|| Ok(None))) };
+        let to = self.final_name(checkpoint);
+        let folder = self.folder.clone();
+        let guard = Guard { failure: Arc::clone(&self.failure), is_durable: false };
+        Ok(Box::new(move || {
+            let mut guard = guard;
+            let from = pending.name();
+            let (rows, bytes) = pending.make_durable().inspect_err(|error| note_failure(&guard.failure, error.to_string()))?;
+            guard.is_durable = true;
+            Ok(Some(Committable { folder, from, to, bytes, rows }.to_json()))
+        }))
+    }
+
+    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
+        Committable::from_json(committable)?.commit()
+    }
+
+    fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
+        let keep = keep.iter().map(Committable::from_json).collect::<Result<Vec<_>, _>>()?;
+        // One subtask cleans up for all; the others may already have begun files of this attempt.
+        if self.context.index > 0 {
+            return Ok(());
+        }
+        let folder = self.folder.join(PENDING);
+        let failed = |error| ConnectorError::io("list the folder", &folder, error);
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let Some(attempt) = name.to_str().and_then(|name| attempt_of(name, &self.uid)) else { continue };
+            let is_kept = keep.iter().any(|kept| *kept.from == *name && is_same_folder(&kept.folder, &self.folder));
+            if attempt < self.context.attempt.0 && !is_kept {
+                let path = folder.join(&name);
+                fs::remove_file(&path).map_err(|error| ConnectorError::io("remove the unfinished file", &path, error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the sink unusable if a file was not made durable, whatever the reason.
+struct Guard {
+    failure: Failure,
+    is_durable: bool,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.is_durable {
+            note_failure(&self.failure, "a file that belongs to a checkpoint was not made durable".to_owned());
+        }
+    }
+}
+
+/// Keeps the first reason.
+fn note_failure(failure: &Failure, reason: String) {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+}
+
+/// The attempt in the name of a pending file, if it is one of the sink called `uid`.
+fn attempt_of(name: &str, uid: &str) -> Option<u64> {
+    let mut parts = name.strip_prefix(uid)?.strip_prefix('~')?.split('~');
+    let attempt = parts.next()?.parse().ok()?;
+    let (_index, _number): (u32, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    parts.next().is_none().then_some(attempt)
+}
+
+fn is_same_folder(a: &Path, b: &Path) -> bool {
+    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// A uid as part of a file name: other bytes than letters, digits, `_`, `.` and `-` as `%xx`, also a dot that would hide the file.
+fn file_name_part(uid: &str) -> String {
+    let mut part = String::new();
+    for (at, byte) in uid.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => part.push(char::from(byte)),
+            b'.' if at > 0 => part.push('.'),
+            _ => part.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    part
+}

@@ -1,0 +1,258 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use serde_json::json;
+use weir_model::{Attempt, Batch};
+
+use super::*;
+
+fn factory(folder: &Path, more: &[(&str, &str)]) -> FileSinkFactory {
+    let mut settings = json!({"path": folder.to_str().unwrap(), "format": "lines"});
+    more.iter().for_each(|(key, value)| settings[*key] = json!(value));
+    FileSinkFactory::from_settings(settings.as_object().unwrap()).unwrap()
+}
+
+fn open(folder: &Path, uid: &str, index: u32, attempt: u64) -> Box<dyn Sink> {
+    let context = SinkContext { uid: uid.to_owned(), index, parallelism: 2, attempt: Attempt(attempt) };
+    factory(folder, &[]).create(&context).unwrap()
+}
+
+fn rows(values: &[&str]) -> Batch {
+    let mut batch = Batch::default();
+    values.iter().for_each(|value| batch.push(0, b"", value.as_bytes()));
+    batch
+}
+
+/// What a reader sees: the visible files, by name.
+fn visible(folder: &Path) -> BTreeMap<String, String> {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    files.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap())).collect()
+}
+
+fn content(folder: &Path) -> String {
+    visible(folder).into_values().collect()
+}
+
+fn pending(folder: &Path) -> usize {
+    fs::read_dir(folder.join(PENDING)).unwrap().count()
+}
+
+fn prepare(sink: &mut dyn Sink, checkpoint: u64) -> Value {
+    sink.prepare(CheckpointId(checkpoint)).unwrap()().unwrap().unwrap()
+}
+
+#[test]
+fn rows_are_visible_when_their_checkpoint_is_committed_and_not_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = open(folder.path(), "out", 0, 1);
+    sink.recover(&[]).unwrap();
+    sink.write(rows(&["a"]).view()).unwrap();
+    let prepared = sink.prepare(CheckpointId(1)).unwrap();
+    sink.write(rows(&["b"]).view()).unwrap();
+    assert_eq!(content(folder.path()), "");
+    let first = prepared().unwrap().unwrap();
+    assert_eq!(content(folder.path()), "");
+    sink.commit(&first).unwrap();
+    assert_eq!(content(folder.path()), "a\n");
+    let second = prepare(&mut *sink, 2);
+    sink.commit(&second).unwrap();
+    assert_eq!(content(folder.path()), "a\nb\n");
+    assert_eq!(visible(folder.path()).keys().collect::<Vec<_>>(), ["out-c00000001-a1-s0.txt", "out-c00000002-a1-s0.txt"]);
+    assert_eq!((second["rows"].as_u64(), second["bytes"].as_u64(), pending(folder.path())), (Some(1), Some(2), 0));
+}
+
+#[test]
+fn a_checkpoint_without_rows_makes_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = open(folder.path(), "out", 0, 1);
+    sink.write(Batch::default().view()).unwrap();
+    assert_eq!(sink.prepare(CheckpointId(1)).unwrap()().unwrap(), None);
+    assert_eq!((pending(folder.path()), visible(folder.path()).len()), (0, 0));
+}
+
+/// Crashes after `steps` steps of writing two checkpoints, then a new attempt goes on from the last checkpoint that had
+/// everything, as the coordinator would: commits it again, writes what is missing.
+#[test]
+fn s59_a_crash_at_any_step_leaves_each_row_visible_once() {
+    for steps in 0..=8 {
+        for lost_notification in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            // What the manifest holds: committables, and how many of the rows a, b, c are behind.
+            let (mut kept, mut done) = (Vec::new(), 0);
+            let mut sink = open(folder.path(), "out", 0, 1);
+            sink.recover(&[]).unwrap();
+            let mut prepared = None;
+            for step in 0..steps {
+                match step {
+                    0 => sink.write(rows(&["a"]).view()).unwrap(),
+                    1 => prepared = Some(sink.prepare(CheckpointId(1)).unwrap()),
+                    2 => sink.write(rows(&["b"]).view()).unwrap(),
+                    3 => (kept, done) = (vec![prepared.take().unwrap()().unwrap().unwrap()], 1),
+                    4 if !lost_notification => sink.commit(&kept[0]).unwrap(),
+                    5 => prepared = Some(sink.prepare(CheckpointId(2)).unwrap()),
+                    6 => {
+                        kept.push(prepared.take().unwrap()().unwrap().unwrap());
+                        done = 2;
+                    }
+                    7 if !lost_notification => kept.iter().for_each(|committable| sink.commit(committable).unwrap()),
+                    _ => {}
+                }
+            }
+            drop((sink, prepared));
+            for attempt in 2..4 {
+                let mut sink = open(folder.path(), "out", 0, attempt);
+                sink.recover(&kept).unwrap();
+                kept.iter().for_each(|committable| sink.commit(committable).unwrap());
+                kept.iter().for_each(|committable| sink.commit(committable).unwrap());
+                assert_eq!(content(folder.path()), ["", "a\n", "a\nb\n"][done], "crash after {steps} steps");
+                assert_eq!(pending(folder.path()), 0);
+                // Crashes once more with rows of its own before it gets through.
+                sink.write(rows(&["a", "b", "c"][done..]).view()).unwrap();
+                if attempt == 3 {
+                    let last = prepare(&mut *sink, 3);
+                    sink.commit(&last).unwrap();
+                }
+            }
+            assert_eq!(content(folder.path()), "a\nb\nc\n", "crash after {steps} steps");
+        }
+    }
+}
+
+#[test]
+fn what_an_uncertain_commit_finds_is_an_error_and_never_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = open(folder.path(), "out", 0, 1);
+    sink.write(rows(&["a"]).view()).unwrap();
+    let committable = prepare(&mut *sink, 1);
+    let from = folder.path().join(PENDING).join(committable["from"].as_str().unwrap());
+    let to = folder.path().join(committable["to"].as_str().unwrap());
+
+    fs::write(&to, "someone else's").unwrap();
+    let error = sink.commit(&committable).unwrap_err().to_string();
+    assert!(error.contains("exists already") && error.contains(to.to_str().unwrap()), "{error}");
+    assert_eq!(fs::read_to_string(&to).unwrap(), "someone else's");
+    fs::remove_file(&to).unwrap();
+
+    fs::write(&from, "longer").unwrap();
+    assert!(sink.commit(&committable).unwrap_err().to_string().contains("has 6 bytes, the checkpoint says 2"));
+    fs::remove_file(&from).unwrap();
+    let error = sink.commit(&committable).unwrap_err().to_string();
+    assert!(error.contains("neither it nor") && error.contains("1 rows are missing"), "{error}");
+    for bad in [json!(null), json!({"folder": "x"}), json!({"folder": "x", "from": "../y", "to": "z", "bytes": 0, "rows": 0})] {
+        assert!(matches!(sink.commit(&bad), Err(ConnectorError::Commit { .. })));
+    }
+}
+
+#[test]
+fn recovery_removes_leftovers_of_this_sink_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let leave = |uid: &str, index, attempt| {
+        let mut sink = open(folder.path(), uid, index, attempt);
+        sink.write(rows(&["x"]).view()).unwrap();
+        prepare(&mut *sink, 1)
+    };
+    let kept = leave("out", 1, 1);
+    leave("out", 0, 1);
+    leave("out", 1, 2);
+    leave("other", 0, 1);
+    leave("out~1~0~0", 0, 1);
+    leave("out", 1, 3);
+    fs::write(folder.path().join(PENDING).join("out~notes"), "").unwrap();
+    open(folder.path(), "out", 1, 3).recover(std::slice::from_ref(&kept)).unwrap();
+    assert_eq!(pending(folder.path()), 7, "only the first subtask cleans up");
+    open(folder.path(), "out", 0, 3).recover(std::slice::from_ref(&kept)).unwrap();
+    let mut left: Vec<_> =
+        fs::read_dir(folder.path().join(PENDING)).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!(left, ["other~1~0~0", "out%7e1%7e0%7e0~1~0~0", "out~1~1~0", "out~3~1~0", "out~notes"]);
+    open(folder.path(), "out", 0, 4).commit(&kept).unwrap();
+    assert_eq!(content(folder.path()), "x\n");
+}
+
+#[test]
+fn output_of_an_earlier_job_with_the_same_numbers_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    for value in ["old", "new"] {
+        let mut sink = open(folder.path(), "out", 0, 1);
+        sink.write(rows(&[value]).view()).unwrap();
+        let committable = prepare(&mut *sink, 1);
+        sink.commit(&committable).unwrap();
+    }
+    let files = visible(folder.path());
+    assert_eq!(files["out-c00000001-a1-s0.txt"], "old\n");
+    assert_eq!(files["out-c00000001-a1-s0-2.txt"], "new\n");
+}
+
+#[test]
+fn a_file_that_was_not_made_durable_stops_the_sink() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = open(folder.path(), "out", 0, 1);
+    sink.write(rows(&["lost otherwise"]).view()).unwrap();
+    drop(sink.prepare(CheckpointId(1)).unwrap());
+    let error = sink.write(rows(&["x"]).view()).unwrap_err();
+    assert!(matches!(error, ConnectorError::Unusable { .. }), "{error}");
+    assert!(sink.prepare(CheckpointId(2)).is_err());
+
+    let mut sink = open(folder.path(), "out", 0, 2);
+    sink.write(rows(&["x"]).view()).unwrap();
+    let prepared = sink.prepare(CheckpointId(1)).unwrap();
+    fs::remove_dir_all(folder.path().join(PENDING)).unwrap();
+    assert!(prepared().is_err());
+    assert!(matches!(sink.prepare(CheckpointId(2)), Err(ConnectorError::Unusable { .. })));
+}
+
+#[test]
+fn a_full_disk_is_named_and_stops_the_sink() {
+    // Every write to this device fails with "no space left".
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join(PENDING)).unwrap();
+    let path = folder.path().join(PENDING).join("full");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let mut pending = Pending::over(file, &path);
+    let error = pending.write(&vec![b'x'; 1 << 20], 1).unwrap_err().to_string();
+    assert!(error.contains("/full") && error.contains("free space"), "{error}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let context = SinkContext { uid: "out".to_owned(), index: 0, parallelism: 1, attempt: Attempt(1) };
+    let error = factory(&file.join("out"), &[]).create(&context).err().unwrap().to_string();
+    assert!(error.contains("create the folder") && error.contains("/file/out"), "{error}");
+}
+
+#[test]
+fn compressed_files_decompress_to_the_rows() {
+    for (name, ending) in [("gzip", "txt.gz"), ("zstd", "txt.zst")] {
+        let folder = tempfile::tempdir().unwrap();
+        let context = SinkContext { uid: "out".to_owned(), index: 0, parallelism: 1, attempt: Attempt(1) };
+        let mut sink = factory(folder.path(), &[("compression", name)]).create(&context).unwrap();
+        let values: Vec<String> = (0..10_000).map(|i| format!("row {i}")).collect();
+        for part in values.chunks(1_000) {
+            sink.write(rows(&part.iter().map(String::as_str).collect::<Vec<_>>()).view()).unwrap();
+        }
+        let committable = prepare(&mut *sink, 1);
+        sink.commit(&committable).unwrap();
+        let file = fs::File::open(folder.path().join(format!("out-c00000001-a1-s0.{ending}"))).unwrap();
+        let mut text = String::new();
+        match name {
+            "gzip" => flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap(),
+            _ => zstd::stream::read::Decoder::new(file).unwrap().read_to_string(&mut text).unwrap(),
+        };
+        assert_eq!(text, values.join("\n") + "\n");
+    }
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    let settings = |value: Value| FileSinkFactory::from_settings(value.as_object().unwrap()).err().unwrap();
+    assert_eq!(settings(json!({})).key, "path");
+    assert!(settings(json!({"path": "x", "formt": "json"})).to_string().contains("\"format\""));
+    assert!(settings(json!({"path": "x", "format": "jsn"})).to_string().contains("\"json\""));
+    assert!(settings(json!({"path": "x", "compression": "lz4"})).to_string().contains("none, gzip, zstd"));
+}

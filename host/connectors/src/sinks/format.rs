@@ -1,0 +1,185 @@
+//! Rows as lines of text.
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+use weir_model::{BatchRef, Timestamp};
+
+use crate::SettingError;
+use crate::event_time::write_rfc3339;
+use crate::settings::Settings;
+
+/// How a row is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// `{"key":…,"time":…,"value":…}`. The time is RFC 3339, UTC, milliseconds. A key is a string. A value that is JSON stands as
+    /// it is, other text as a string. What is not UTF-8 is `{"base64":…}`. A row without key has `"key":null`.
+    Json,
+    /// The value and a line feed. Line feeds within a value are kept, so they cannot be told from ends.
+    Lines,
+}
+
+impl Format {
+    pub(super) fn from_settings(settings: &Settings<'_>) -> Result<Format, SettingError> {
+        settings.choice("format", &[("json", Format::Json), ("lines", Format::Lines)])
+    }
+
+    /// Ending of file names.
+    pub(super) fn extension(self) -> &'static str {
+        match self {
+            Format::Json => "json",
+            Format::Lines => "txt",
+        }
+    }
+
+    /// Appends all rows.
+    pub(super) fn write(self, rows: BatchRef<'_>, out: &mut Vec<u8>) {
+        match self {
+            Format::Json => rows.rows().for_each(|(time, key, value)| write_json(time, key, value, out)),
+            Format::Lines => {
+                out.reserve(rows.values.bytes.len() + rows.len());
+                for value in rows.values.iter() {
+                    out.extend_from_slice(value);
+                    out.push(b'\n');
+                }
+            }
+        }
+    }
+}
+
+fn write_json(time: Timestamp, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"key\":");
+    match (key, std::str::from_utf8(key)) {
+        (b"", _) => out.extend_from_slice(b"null"),
+        (_, Ok(text)) => write_string(text, out),
+        (bytes, Err(_)) => write_base64(bytes, out),
+    }
+    out.extend_from_slice(b",\"time\":\"");
+    write_rfc3339(time, out);
+    out.extend_from_slice(b"\",\"value\":");
+    match std::str::from_utf8(value) {
+        Ok(text) if is_json(text) => out.extend_from_slice(&one_line(text)),
+        Ok(text) => write_string(text, out),
+        Err(_) => write_base64(value, out),
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// Whether a text is one JSON value.
+fn is_json(text: &str) -> bool {
+    // Most other text is told from JSON by its first byte.
+    let begins_json =
+        |byte: u8| matches!(byte, b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n' | b' ' | b'\t' | b'\n' | b'\r');
+    text.bytes().next().is_some_and(begins_json) && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// JSON without line ends, which can only be white space in it.
+fn one_line(json: &str) -> Cow<'_, [u8]> {
+    let bytes = json.trim_matches([' ', '\t', '\n', '\r']).as_bytes();
+    if memchr::memchr2(b'\n', b'\r', bytes).is_none() {
+        return Cow::Borrowed(bytes);
+    }
+    Cow::Owned(bytes.iter().map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }).collect())
+}
+
+fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&text.as_bytes()[plain..at]);
+        plain = at + 1;
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+        }
+    }
+    out.extend_from_slice(&text.as_bytes()[plain..]);
+    out.push(b'"');
+}
+
+/// RFC 4648, with padding.
+fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    out.extend_from_slice(b"{\"base64\":\"");
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let is_padding = digit > chunk.len();
+            out.push(if is_padding { b'=' } else { DIGITS[(bits >> (18 - 6 * digit)) as usize & 63] });
+        }
+    }
+    out.extend_from_slice(b"\"}");
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+    use weir_model::Batch;
+
+    fn line(format: Format, time: Timestamp, key: &[u8], value: &[u8]) -> String {
+        let mut rows = Batch::default();
+        rows.push(time, key, value);
+        let mut out = Vec::new();
+        format.write(rows.view(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_row_is_one_json_object() {
+        let json = |key: &[u8], value: &[u8]| line(Format::Json, 0, key, value);
+        assert_eq!(json(b"/a", b"7"), "{\"key\":\"/a\",\"time\":\"1970-01-01T00:00:00.000Z\",\"value\":7}\n");
+        assert_eq!(
+            json(b"", b" {\"a\":\n[1,\r2]} "),
+            "{\"key\":null,\"time\":\"1970-01-01T00:00:00.000Z\",\"value\":{\"a\": [1, 2]}}\n"
+        );
+        assert!(json(b"k", b"not \"json\"\n\x01").contains(r#""value":"not \"json\"\n\u0001"}"#));
+        assert!(json(b"k", b"01").contains(r#""value":"01"}"#), "a leading zero is no JSON number");
+        assert!(json(b"k", b"{} {}").contains(r#""value":"{} {}"}"#));
+        assert!(json(b"k", b"").contains(r#""value":""}"#));
+        assert!(json(b"\xff\x00", b"\"\xff\"").contains(r#"{"key":{"base64":"/wA="},"#));
+    }
+
+    #[test]
+    fn base64_agrees_with_rfc_4648() {
+        for (bytes, text) in
+            [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="), ("foobar", "Zm9vYmFy")]
+        {
+            let mut out = Vec::new();
+            write_base64(bytes.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{{\"base64\":\"{text}\"}}"));
+        }
+    }
+
+    #[test]
+    fn lines_are_values() {
+        assert_eq!(line(Format::Lines, 5, b"k", b"v v"), "v v\n");
+    }
+
+    proptest! {
+        #[test]
+        fn any_row_is_one_line_of_json_that_holds_it(key in proptest::collection::vec(any::<u8>(), 0..9), text in ".{0,20}", raw: Vec<u8>) {
+            for value in [text.as_bytes(), &raw] {
+                let line = line(Format::Json, 0, &key, value);
+                prop_assert_eq!(line.matches(['\n', '\r']).count(), 1);
+                let parsed: Value = serde_json::from_str(&line).unwrap();
+                if let (Ok(text), Value::String(found)) = (std::str::from_utf8(value), &parsed["value"]) {
+                    prop_assert!(found == text || serde_json::from_str::<Value>(text).unwrap() == parsed["value"]);
+                }
+                if let Ok(key) = std::str::from_utf8(&key) {
+                    prop_assert_eq!(parsed["key"].as_str().unwrap_or(""), key);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Rows on standard output, visible at once: after a restart some are written again, and the sink says so.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use weir_model::{BatchRef, CheckpointId};
+
+use super::format::Format;
+use crate::settings::Settings;
+use crate::{ConnectorError, Guarantee, Prepared, SettingError, Sink, SinkContext, SinkFactory};
+
+/// Makes `stdout` sinks.
+pub(crate) struct StdoutFactory {
+    format: Format,
+}
+
+impl StdoutFactory {
+    pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<StdoutFactory, SettingError> {
+        let settings = Settings::new("a stdout sink", map, &["format"])?;
+        Ok(StdoutFactory { format: Format::from_settings(&settings)? })
+    }
+}
+
+impl SinkFactory for StdoutFactory {
+    fn create(&self, _: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
+        Ok(Box::new(Printer { format: self.format, output: io::stdout(), buffer: Vec::new() }))
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::AtLeastOnce
+    }
+
+    fn describe(&self) -> String {
+        "writes to standard output at once (at-least-once: rows are repeated after a restart)".to_owned()
+    }
+}
+
+struct Printer<W> {
+    format: Format,
+    output: W,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write + Send> Sink for Printer<W> {
+    fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
+        self.buffer.clear();
+        self.format.write(rows, &mut self.buffer);
+        // One write for a batch, so that the lines of several subtasks do not mix.
+        let written = self.output.write_all(&self.buffer).and_then(|()| self.output.flush());
+        written.map_err(|error| ConnectorError::io("write to", Path::new("standard output"), error))
+    }
+
+    fn prepare(&mut self, _: CheckpointId) -> Result<Prepared, ConnectorError> {
+        Ok(Box::new(|| Ok(None)))
+    }
+
+    fn commit(&mut self, _: &Value) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    fn recover(&mut self, _: &[Value]) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use weir_model::Batch;
+
+    #[test]
+    fn rows_are_written_before_write_returns_and_nothing_is_to_commit() {
+        let mut rows = Batch::default();
+        rows.push(0, b"k", b"v");
+        let mut output = Vec::new();
+        let mut sink = Printer { format: Format::Lines, output: io::BufWriter::new(&mut output), buffer: Vec::new() };
+        sink.write(rows.view()).unwrap();
+        sink.write(rows.view()).unwrap();
+        assert_eq!(sink.prepare(CheckpointId(1)).unwrap()().unwrap(), None);
+        drop(sink);
+        assert_eq!(output, b"v\nv\n");
+    }
+
+    #[test]
+    fn a_reader_that_left_is_named() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut rows = Batch::default();
+        rows.push(0, b"", b"v");
+        let error = Printer { format: Format::Json, output: writer, buffer: Vec::new() }.write(rows.view()).unwrap_err();
+        assert!(error.to_string().contains("standard output") && error.to_string().contains("hint"), "{error}");
+    }
+}
