@@ -5,6 +5,8 @@
 
 mod budget;
 mod frame;
+mod watermarks;
 
 pub use budget::{Budget, Limits};
 pub use frame::Frame;
+pub use watermarks::Watermarks;

@@ -1,1 +1,29 @@
-//! (being written)
+//! What one thread runs: a chain of subtasks between an input and the edges that leave it.
+//!
+//! `source or gate -> operators and sinks -> routers`. The loop is in `task.rs`; the order in which rows, watermarks and
+//! the end pass through a chain in `chain.rs`; when instances are called and captured in `operator.rs`. The rules of
+//! barriers are not here but in `weir_checkpoint::align`.
+
+mod build;
+mod chain;
+mod dead_letter;
+mod error;
+mod gate;
+mod operator;
+mod report;
+mod router;
+mod signal;
+mod source;
+mod stats;
+mod task;
+
+pub use build::{HeadSpec, Instances, NodeSpec, NodeWork, TaskHandle, TaskSpec};
+pub use chain::{OnReject, Target};
+pub use error::TaskError;
+pub use gate::{Gate, Sender};
+pub use operator::{Instance, InstanceFactory, RestoredInstance};
+pub use report::{Control, Outlet, Prepare, Report, SnapshotPart, SourceState, TaskState};
+pub use router::Router;
+pub use signal::Signal;
+pub use stats::{Histogram, TaskStats, VertexStats};
+pub use task::Task;

@@ -1,0 +1,204 @@
+//! Putting a task together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender as MailboxSender, channel};
+
+use serde_json::Value;
+use weir_channel::Watermarks;
+use weir_checkpoint::align::{Aligner, Mode};
+use weir_connectors::{EventTime, Sink, Source, WatermarkGenerator};
+use weir_model::{Attempt, KeyGroupRange, OperatorUid, TaskId, Timestamp};
+
+use crate::TaskError;
+use crate::chain::{Chain, Node, NodeKind, OnReject, Target};
+use crate::gate::Gate;
+use crate::operator::{InstanceFactory, Operator, RestoredInstance};
+use crate::report::{Control, Outlet};
+use crate::router::Router;
+use crate::signal::Signal;
+use crate::source::SourceHead;
+use crate::stats::{TaskStats, VertexStats};
+use crate::task::{Head, Run, Task};
+
+/// What a task starts with.
+pub enum HeadSpec {
+    /// A source.
+    Source {
+        /// Its uid.
+        uid: OperatorUid,
+        /// The source.
+        source: Box<dyn Source>,
+        /// How event times are read from rows; without it the source sets them.
+        event_time: Option<EventTime>,
+        /// How watermarks follow from event times.
+        generator: WatermarkGenerator,
+        /// Where its rows go.
+        targets: Vec<Target>,
+        /// Its counts.
+        stats: Arc<VertexStats>,
+        /// Positions of all splits of the source, and the greatest event time, of a checkpoint.
+        restore: Option<(BTreeMap<String, Value>, Timestamp)>,
+    },
+    /// Channels from other tasks.
+    Gate {
+        /// The channels.
+        gate: Gate,
+        /// Input of the first node that each channel belongs to.
+        inputs: Vec<u32>,
+        /// Last watermark of each channel, of a checkpoint.
+        watermarks: Vec<Timestamp>,
+    },
+}
+
+/// How the instances of an operator are divided.
+#[derive(Clone, Copy, Debug)]
+pub enum Instances {
+    /// One per owned key group, made when the first row comes, or at once.
+    Keyed {
+        /// The owned key groups.
+        groups: KeyGroupRange,
+        /// Make all at once (operators that also have a broadcast input).
+        eager: bool,
+    },
+    /// One, for the subtask of this index.
+    Single(u32),
+}
+
+/// An operator or a sink.
+pub enum NodeWork {
+    /// An operator.
+    Operator {
+        /// Makes its instances.
+        factory: Arc<dyn InstanceFactory>,
+        /// How they are divided.
+        instances: Instances,
+        /// Those that a checkpoint held.
+        restored: Vec<RestoredInstance>,
+    },
+    /// A sink.
+    Sink(Box<dyn Sink>),
+}
+
+/// One node of a chain.
+pub struct NodeSpec {
+    /// Its uid.
+    pub uid: OperatorUid,
+    /// Name of its component, for dead letters.
+    pub component: String,
+    /// What it does.
+    pub work: NodeWork,
+    /// What becomes of rejected rows.
+    pub on_reject: OnReject,
+    /// Targets of each output port.
+    pub outputs: Vec<Vec<Target>>,
+    /// Targets of dead letters.
+    pub dead_letters: Vec<Target>,
+    /// Its counts.
+    pub stats: Arc<VertexStats>,
+}
+
+/// Everything a task is made of.
+pub struct TaskSpec {
+    /// Its number.
+    pub id: TaskId,
+    /// Its name, for its thread and messages.
+    pub name: String,
+    /// The execution it belongs to.
+    pub attempt: Attempt,
+    /// How barriers are aligned.
+    pub mode: Mode,
+    /// What it starts with.
+    pub head: HeadSpec,
+    /// Its nodes, each after those that feed it.
+    pub nodes: Vec<NodeSpec>,
+    /// The edges that leave it.
+    pub routers: Vec<Router>,
+    /// What it waits on; its gate and senders know it.
+    pub signal: Arc<Signal>,
+    /// The way to its worker.
+    pub outlet: Box<dyn Outlet>,
+    /// Its counts.
+    pub stats: Arc<TaskStats>,
+}
+
+/// How a worker speaks to a running task.
+#[derive(Clone, Debug)]
+pub struct TaskHandle {
+    mailbox: MailboxSender<Control>,
+    signal: Arc<Signal>,
+}
+
+impl TaskHandle {
+    /// Tells the task something. Without effect where the task is over.
+    pub fn tell(&self, control: Control) {
+        if self.mailbox.send(control).is_ok() {
+            self.signal.notify();
+        }
+    }
+}
+
+impl TaskSpec {
+    /// Makes the task. Instances and positions of a checkpoint are put in place; nothing runs yet.
+    pub fn build(self) -> Result<(Task, TaskHandle), TaskError> {
+        let nodes = self.nodes.into_iter().map(|node| node.build(&self.stats)).collect::<Result<Vec<Node>, TaskError>>()?;
+        let (head, channels) = match self.head {
+            HeadSpec::Source { uid, source, event_time, generator, targets, stats, restore } => {
+                let mut head = SourceHead::new(uid, source, event_time, generator, targets, stats);
+                if let Some((splits, max)) = restore {
+                    head.restore(&splits, max)?;
+                }
+                (Head::Source(Box::new(head)), 0)
+            }
+            HeadSpec::Gate { gate, inputs, watermarks } => {
+                let channels = gate.len();
+                debug_assert_eq!(channels, inputs.len(), "every channel belongs to an input");
+                let mut tracked = Watermarks::new(channels);
+                tracked.restore(&watermarks);
+                (Head::Gate { gate, inputs, watermarks: tracked, idle: false }, channels)
+            }
+        };
+        let (mailbox, control) = channel();
+        let task = Task {
+            id: self.id,
+            name: self.name,
+            head,
+            chain: Chain::new(nodes, self.routers),
+            aligner: Aligner::new(self.attempt, channels, self.mode),
+            mailbox: control,
+            signal: self.signal.clone(),
+            outlet: self.outlet,
+            stats: self.stats,
+            run: Run::default(),
+        };
+        Ok((task, TaskHandle { mailbox, signal: self.signal }))
+    }
+}
+
+impl NodeSpec {
+    fn build(self, task: &Arc<TaskStats>) -> Result<Node, TaskError> {
+        let kind = match self.work {
+            NodeWork::Sink(sink) => NodeKind::Sink(sink),
+            NodeWork::Operator { factory, instances, restored } => {
+                let mut operator = match instances {
+                    Instances::Keyed { groups, .. } => Operator::keyed(self.uid.clone(), factory, groups, task.clone()),
+                    Instances::Single(index) => Operator::single(self.uid.clone(), factory, index, task.clone()),
+                };
+                operator.restore(restored);
+                if matches!(instances, Instances::Single(_) | Instances::Keyed { eager: true, .. }) {
+                    (0..operator.slots()).try_for_each(|slot| operator.ensure(slot, &mut Vec::new()))?;
+                }
+                NodeKind::Operator(Box::new(operator))
+            }
+        };
+        Ok(Node {
+            uid: self.uid,
+            component: self.component,
+            kind,
+            on_reject: self.on_reject,
+            outputs: self.outputs,
+            dead_letters: self.dead_letters,
+            stats: self.stats,
+        })
+    }
+}

@@ -1,0 +1,294 @@
+//! What one task runs after its input: operators and sinks joined by forward edges, and the routers at their ends.
+//!
+//! Rows, watermarks and the end go depth first through the chain. Outputs of a call are gathered during the call and
+//! passed on after it, so no guest frame is on the stack when rows move.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_channel::Frame;
+use weir_connectors::Sink;
+use weir_model::{Batch, BatchRef, CheckpointId, KeyedBatch, OperatorUid, Timestamp};
+use weir_sandbox::{Emitted, Rejection};
+
+use crate::TaskError;
+use crate::dead_letter;
+use crate::operator::{Call, Operator};
+use crate::report::Prepare;
+use crate::router::Router;
+use crate::stats::VertexStats;
+
+/// Where rows go next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To a later node of the same chain.
+    Node {
+        /// Index of the node.
+        node: usize,
+        /// Which of its inputs.
+        input: u32,
+    },
+    /// Out of the task.
+    Router(usize),
+}
+
+/// What becomes of rows that an operator rejects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnReject {
+    /// The job fails over.
+    Fail,
+    /// The row goes to the dead-letter output.
+    DeadLetter,
+}
+
+pub(crate) enum NodeKind {
+    Operator(Box<Operator>),
+    Sink(Box<dyn Sink>),
+}
+
+/// One operator or sink of a chain.
+pub(crate) struct Node {
+    pub(crate) uid: OperatorUid,
+    pub(crate) component: String,
+    pub(crate) kind: NodeKind,
+    pub(crate) on_reject: OnReject,
+    /// Targets of each output port.
+    pub(crate) outputs: Vec<Vec<Target>>,
+    pub(crate) dead_letters: Vec<Target>,
+    pub(crate) stats: Arc<VertexStats>,
+}
+
+/// The nodes of a task and the edges that leave it.
+pub(crate) struct Chain {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) routers: Vec<Router>,
+    /// Buffers for what calls emit, used again from call to call.
+    spare: Vec<Vec<Emitted>>,
+}
+
+fn add(counter: &AtomicU64, rows: usize) {
+    // One thread writes, so a load and a store are enough, and cheaper than a locked addition.
+    counter.store(counter.load(Ordering::Relaxed) + rows as u64, Ordering::Relaxed);
+}
+
+impl Chain {
+    pub(crate) fn new(nodes: Vec<Node>, routers: Vec<Router>) -> Chain {
+        Chain { nodes, routers, spare: Vec::new() }
+    }
+
+    /// Passes rows on. Their columns may be taken; the caller clears them.
+    pub(crate) fn send(&mut self, targets: &[Target], rows: &mut Batch) -> Result<(), TaskError> {
+        let Some((&last, others)) = targets.split_last() else { return Ok(()) };
+        for &target in others {
+            match target {
+                Target::Node { node, input } => self.rows(node, input, rows.view())?,
+                Target::Router(router) => self.routers[router].push(&mut rows.clone()),
+            }
+        }
+        match last {
+            Target::Node { node, input } => self.rows(node, input, rows.view())?,
+            Target::Router(router) => self.routers[router].push(rows),
+        }
+        Ok(())
+    }
+
+    /// Rows for a node. Rows that are not divided by key group reach every instance of a keyed operator (broadcast).
+    pub(crate) fn rows(&mut self, node: usize, input: u32, rows: BatchRef<'_>) -> Result<(), TaskError> {
+        let n = &mut self.nodes[node];
+        add(&n.stats.rows_in, rows.len());
+        match &mut n.kind {
+            NodeKind::Sink(sink) => {
+                sink.write(rows).map_err(TaskError::connector(&n.uid))?;
+                add(&n.stats.rows_out, rows.len());
+                Ok(())
+            }
+            NodeKind::Operator(operator) => {
+                let slots = operator.slots();
+                (0..slots).try_for_each(|slot| self.call(node, slot, input, rows))
+            }
+        }
+    }
+
+    /// Rows divided by key group for a keyed operator.
+    pub(crate) fn keyed(&mut self, node: usize, input: u32, rows: &KeyedBatch) -> Result<(), TaskError> {
+        for (group, section) in rows.sections() {
+            let n = &mut self.nodes[node];
+            add(&n.stats.rows_in, section.len());
+            match &mut n.kind {
+                NodeKind::Sink(sink) => sink.write(section).map_err(TaskError::connector(&n.uid))?,
+                NodeKind::Operator(operator) => {
+                    let slot = operator.slot_of(Some(group));
+                    self.call(node, slot, input, section)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, node: usize, slot: usize, input: u32, rows: BatchRef<'_>) -> Result<(), TaskError> {
+        let mut emitted = self.spare.pop().unwrap_or_default();
+        let mut rejections = Vec::new();
+        let operator = self.operator(node);
+        operator.process(slot, input, rows, &mut Call { emitted: &mut emitted, rejections: &mut rejections })?;
+        if !rejections.is_empty() {
+            self.rejected(node, input, rows, &rejections)?;
+        }
+        self.emitted(node, emitted)
+    }
+
+    fn operator(&mut self, node: usize) -> &mut Operator {
+        match &mut self.nodes[node].kind {
+            NodeKind::Operator(operator) => operator,
+            NodeKind::Sink(_) => unreachable!("only operators are called"),
+        }
+    }
+
+    fn emitted(&mut self, node: usize, mut emitted: Vec<Emitted>) -> Result<(), TaskError> {
+        for Emitted { port, mut rows } in emitted.drain(..) {
+            let n = &mut self.nodes[node];
+            add(&n.stats.rows_out, rows.len());
+            let Some(targets) = n.outputs.get_mut(port as usize) else {
+                let reason = format!("it emitted to output {port}, but the job file names {} outputs", n.outputs.len());
+                return Err(TaskError::Operator { uid: n.uid.clone(), reason });
+            };
+            let targets = std::mem::take(targets);
+            let sent = self.send(&targets, &mut rows);
+            self.nodes[node].outputs[port as usize] = targets;
+            sent?;
+        }
+        self.spare.push(emitted);
+        Ok(())
+    }
+
+    fn rejected(&mut self, node: usize, input: u32, rows: BatchRef<'_>, rejections: &[Rejection]) -> Result<(), TaskError> {
+        let n = &mut self.nodes[node];
+        add(&n.stats.rows_rejected, rejections.len());
+        if n.on_reject == OnReject::Fail {
+            return Err(dead_letter::failure(&n.uid, rows, &rejections[0]));
+        }
+        let mut letters = dead_letter::rows(&n.uid, &n.component, input, rows, rejections);
+        let targets = std::mem::take(&mut n.dead_letters);
+        let sent = self.send(&targets, &mut letters);
+        self.nodes[node].dead_letters = targets;
+        sent
+    }
+
+    /// Event time has reached `watermark` at a node; all after it learn it once its own output is on the way.
+    pub(crate) fn advance(&mut self, node: usize, watermark: Timestamp) -> Result<(), TaskError> {
+        if let NodeKind::Operator(operator) = &self.nodes[node].kind {
+            for slot in 0..operator.slots() {
+                let mut emitted = self.spare.pop().unwrap_or_default();
+                self.operator(node).advance(slot, watermark, &mut emitted)?;
+                self.emitted(node, emitted)?;
+            }
+        }
+        self.for_targets(node, |chain, target| chain.advance_target(target, watermark))
+    }
+
+    pub(crate) fn advance_target(&mut self, target: Target, watermark: Timestamp) -> Result<(), TaskError> {
+        match target {
+            Target::Node { node, .. } => self.advance(node, watermark),
+            Target::Router(router) => {
+                self.routers[router].send_to_all(&Frame::Watermark(watermark));
+                Ok(())
+            }
+        }
+    }
+
+    /// The input of a node has ended.
+    pub(crate) fn finish(&mut self, node: usize) -> Result<(), TaskError> {
+        if let NodeKind::Operator(operator) = &self.nodes[node].kind {
+            for slot in 0..operator.slots() {
+                let mut emitted = self.spare.pop().unwrap_or_default();
+                self.operator(node).finish(slot, &mut emitted)?;
+                self.emitted(node, emitted)?;
+            }
+        }
+        self.for_targets(node, Chain::finish_target)
+    }
+
+    pub(crate) fn finish_target(&mut self, target: Target) -> Result<(), TaskError> {
+        match target {
+            Target::Node { node, .. } => self.finish(node),
+            Target::Router(router) => {
+                self.routers[router].send_to_all(&Frame::End);
+                Ok(())
+            }
+        }
+    }
+
+    /// Calls `f` once for every target of a node, dead letters included.
+    fn for_targets(
+        &mut self,
+        node: usize,
+        mut f: impl FnMut(&mut Chain, Target) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let n = &self.nodes[node];
+        let mut targets: Vec<Target> = n.outputs.iter().flatten().chain(&n.dead_letters).copied().collect();
+        let mut seen = Vec::new();
+        targets.retain(|&target| {
+            let key = match target {
+                Target::Node { node, .. } => (0, node),
+                Target::Router(router) => (1, router),
+            };
+            let new = !seen.contains(&key);
+            seen.push(key);
+            new
+        });
+        targets.into_iter().try_for_each(|target| f(self, target))
+    }
+
+    /// Sends what routers have gathered.
+    pub(crate) fn flush(&mut self) {
+        self.routers.iter_mut().for_each(Router::flush);
+    }
+
+    /// Tries to send what found no room. Returns whether all is sent.
+    pub(crate) fn drain(&mut self) -> bool {
+        self.routers.iter_mut().fold(true, |all, router| router.drain() && all)
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.routers.iter().all(Router::is_drained)
+    }
+
+    /// Sends a frame without rows out of the task.
+    pub(crate) fn send_to_all(&mut self, frame: &Frame) {
+        self.routers.iter_mut().for_each(|router| router.send_to_all(frame));
+    }
+
+    /// A barrier: everything still held goes out before it, beyond the channels' bounds if need be; then the snapshot
+    /// begins. Gives what the sinks have yet to make durable.
+    pub(crate) fn begin_snapshot(
+        &mut self,
+        frame: &Frame,
+        checkpoint: CheckpointId,
+    ) -> Result<Vec<(OperatorUid, Prepare)>, TaskError> {
+        self.routers.iter_mut().for_each(|router| router.send_barrier(frame));
+        let mut prepare = Vec::new();
+        for node in &mut self.nodes {
+            match &mut node.kind {
+                NodeKind::Operator(operator) => operator.begin_capture(checkpoint)?,
+                NodeKind::Sink(sink) => {
+                    let closure = sink.prepare(checkpoint).map_err(TaskError::connector(&node.uid))?;
+                    prepare.push((node.uid.clone(), closure));
+                }
+            }
+        }
+        Ok(prepare)
+    }
+
+    pub(crate) fn operators(&mut self) -> impl Iterator<Item = &mut Operator> {
+        self.nodes.iter_mut().filter_map(|node| match &mut node.kind {
+            NodeKind::Operator(operator) => Some(&mut **operator),
+            NodeKind::Sink(_) => None,
+        })
+    }
+
+    pub(crate) fn sinks(&mut self) -> impl Iterator<Item = (&OperatorUid, &mut Box<dyn Sink>)> {
+        self.nodes.iter_mut().filter_map(|node| match &mut node.kind {
+            NodeKind::Sink(sink) => Some((&node.uid, sink)),
+            NodeKind::Operator(_) => None,
+        })
+    }
+}

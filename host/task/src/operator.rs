@@ -1,0 +1,397 @@
+//! The instances of one operator in one task: one per key group on keyed inputs, else one.
+//!
+//! Owns the order of captures: an instance is captured right before its next call after a barrier, or in the background
+//! of the loop, whichever comes first, so no pause is longer than one instance's dirty pages.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_model::{Batch, BatchRef, CheckpointId, InstanceId, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_START, limits};
+use weir_sandbox::{CallError, Capture, Emitted, Rejection, SandboxError};
+
+use crate::TaskError;
+use crate::stats::TaskStats;
+
+/// One instance, as a task sees it.
+pub trait Instance: Send {
+    /// Rows in; emitted rows and rejections out.
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError>;
+    /// Event time has reached a watermark.
+    fn advance(&mut self, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<(), CallError>;
+    /// All inputs have ended.
+    fn finish(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), CallError>;
+    /// What changed since the last completed checkpoint.
+    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Capture>, SandboxError>;
+    /// A checkpoint is complete.
+    fn checkpoint_completed(&mut self, checkpoint: CheckpointId);
+}
+
+impl Instance for weir_sandbox::Instance {
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
+        weir_sandbox::Instance::process(self, input, rows, emitted)
+    }
+
+    fn advance(&mut self, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+        weir_sandbox::Instance::advance(self, watermark, emitted)
+    }
+
+    fn finish(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+        weir_sandbox::Instance::finish(self, emitted)
+    }
+
+    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Capture>, SandboxError> {
+        weir_sandbox::Instance::capture(self, checkpoint).map(Some)
+    }
+
+    fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
+        weir_sandbox::Instance::checkpoint_completed(self, checkpoint);
+    }
+}
+
+/// Makes instances as they are right after `open`.
+pub trait InstanceFactory: Send + Sync {
+    /// A new instance.
+    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError>;
+}
+
+impl InstanceFactory for weir_sandbox::Template {
+    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
+        Ok(Box::new(weir_sandbox::Template::instantiate(self)?))
+    }
+}
+
+/// An instance that comes back from a checkpoint.
+pub struct RestoredInstance {
+    /// Which one.
+    pub id: InstanceId,
+    /// The instance.
+    pub instance: Box<dyn Instance>,
+    /// The last watermark it was told.
+    pub watermark: Timestamp,
+    /// It was told that all inputs have ended.
+    pub finished: bool,
+}
+
+/// One captured instance.
+pub(crate) struct Captured {
+    pub(crate) id: InstanceId,
+    pub(crate) capture: Option<Capture>,
+    pub(crate) watermark: Timestamp,
+    pub(crate) finished: bool,
+}
+
+struct Slot {
+    instance: Box<dyn Instance>,
+    watermark: Timestamp,
+    finished: bool,
+    /// Calls so far, the calls when captures were taken, and those that the last completed checkpoint holds.
+    calls: u64,
+    captured: Vec<(CheckpointId, u64)>,
+    completed_calls: u64,
+}
+
+/// A snapshot that is being taken.
+struct Capturing {
+    checkpoint: CheckpointId,
+    /// Slots at or above this one may still have to be captured in the background.
+    next: usize,
+    done: Vec<bool>,
+    remaining: usize,
+}
+
+/// All instances of an operator in a task.
+pub(crate) struct Operator {
+    uid: OperatorUid,
+    factory: Arc<dyn InstanceFactory>,
+    /// Owned key groups, or the subtask's index.
+    keys: Keys,
+    slots: Vec<Option<Slot>>,
+    capturing: Option<Capturing>,
+    captured: Vec<Captured>,
+    watermark: Timestamp,
+    /// Nanoseconds a row takes, from which the rows of a call follow.
+    row_ns: f64,
+    scratch: Batch,
+    stats: Arc<TaskStats>,
+}
+
+#[derive(Clone, Copy)]
+enum Keys {
+    Groups(KeyGroupRange),
+    Subtask(u32),
+}
+
+/// What a call gave.
+pub(crate) struct Call<'a> {
+    pub(crate) emitted: &'a mut Vec<Emitted>,
+    /// Rejected rows, with the row's number within the rows given.
+    pub(crate) rejections: &'a mut Vec<Rejection>,
+}
+
+impl Operator {
+    /// A keyed operator has an instance per owned key group, made when its first row comes.
+    pub(crate) fn keyed(
+        uid: OperatorUid,
+        factory: Arc<dyn InstanceFactory>,
+        groups: KeyGroupRange,
+        stats: Arc<TaskStats>,
+    ) -> Operator {
+        Operator::new(uid, factory, Keys::Groups(groups), groups.len(), stats)
+    }
+
+    /// Any other operator has one instance.
+    pub(crate) fn single(uid: OperatorUid, factory: Arc<dyn InstanceFactory>, subtask: u32, stats: Arc<TaskStats>) -> Operator {
+        Operator::new(uid, factory, Keys::Subtask(subtask), 1, stats)
+    }
+
+    fn new(uid: OperatorUid, factory: Arc<dyn InstanceFactory>, keys: Keys, slots: usize, stats: Arc<TaskStats>) -> Operator {
+        Operator {
+            uid,
+            factory,
+            keys,
+            slots: std::iter::repeat_with(|| None).take(slots).collect(),
+            capturing: None,
+            captured: Vec::new(),
+            watermark: WATERMARK_START,
+            row_ns: 1_000.0,
+            scratch: Batch::default(),
+            stats,
+        }
+    }
+
+    /// Puts instances of a checkpoint in place, before the first call.
+    pub(crate) fn restore(&mut self, instances: Vec<RestoredInstance>) {
+        for restored in instances {
+            let slot = match (self.keys, restored.id) {
+                (Keys::Groups(groups), InstanceId::KeyGroup(group)) if groups.contains(group) => {
+                    usize::from(group - groups.start)
+                }
+                (Keys::Subtask(index), InstanceId::Subtask(of)) if index == of => 0,
+                (_, id) => unreachable!("{id} of operator {} was deployed to a task that does not own it", self.uid),
+            };
+            self.watermark = self.watermark.max(restored.watermark);
+            self.slots[slot] = Some(Slot {
+                instance: restored.instance,
+                watermark: restored.watermark,
+                finished: restored.finished,
+                calls: 0,
+                captured: Vec::new(),
+                completed_calls: 0,
+            });
+        }
+    }
+
+    pub(crate) fn uid(&self) -> &OperatorUid {
+        &self.uid
+    }
+
+    /// Slot of the only instance, or of a key group.
+    pub(crate) fn slot_of(&self, group: Option<u16>) -> usize {
+        match (self.keys, group) {
+            (Keys::Groups(groups), Some(group)) => usize::from(group - groups.start),
+            (Keys::Subtask(_), _) => 0,
+            (Keys::Groups(_), None) => {
+                unreachable!("rows without key groups reach every instance of a keyed operator one by one")
+            }
+        }
+    }
+
+    /// Number of slots; broadcast rows go to each.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Calls the instance with rows, in calls of about [`limits::CALL_TARGET_MS`].
+    pub(crate) fn process(&mut self, slot: usize, input: u32, rows: BatchRef<'_>, call: &mut Call<'_>) -> Result<(), TaskError> {
+        self.before_call(slot, call.emitted)?;
+        let mut first = 0;
+        while first < rows.len() {
+            let count = self.rows_per_call().min(rows.len() - first);
+            let started = Instant::now();
+            let part = if count == rows.len() {
+                rows
+            } else {
+                self.scratch.clear();
+                self.scratch.extend_range(rows, first..first + count);
+                self.scratch.view()
+            };
+            let instance = self.slots[slot].as_mut().expect("made before the call");
+            instance.calls += 1;
+            let rejected =
+                instance.instance.process(input, part, call.emitted).map_err(|error| TaskError::call(&self.uid, error))?;
+            for mut rejection in rejected {
+                if rejection.row as usize >= count {
+                    return Err(TaskError::Operator {
+                        uid: self.uid.clone(),
+                        reason: format!("it rejected row {} of a batch of {count} rows", rejection.row),
+                    });
+                }
+                rejection.row += first as u32;
+                call.rejections.push(rejection);
+            }
+            self.learn(count, started.elapsed());
+            first += count;
+        }
+        Ok(())
+    }
+
+    fn rows_per_call(&self) -> usize {
+        let target_ns = (limits::CALL_TARGET_MS * 1_000_000) as f64;
+        (target_ns / self.row_ns).clamp(1.0, limits::FRAME_ROWS_MAX as f64) as usize
+    }
+
+    fn learn(&mut self, rows: usize, took: Duration) {
+        let row_ns = took.as_nanos() as f64 / rows as f64;
+        self.row_ns += (row_ns.max(1.0) - self.row_ns) / 8.0;
+    }
+
+    /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told when they are made.
+    pub(crate) fn advance(&mut self, slot: usize, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+        self.watermark = self.watermark.max(watermark);
+        if self.slots[slot].as_ref().is_none_or(|slot| slot.watermark >= watermark || slot.finished) {
+            return Ok(());
+        }
+        self.capture_if_due(slot)?;
+        let uid = &self.uid;
+        let slot = self.slots[slot].as_mut().expect("checked above");
+        slot.calls += 1;
+        slot.watermark = watermark;
+        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, error))
+    }
+
+    /// Tells one instance that all inputs have ended, once.
+    pub(crate) fn finish(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+        if self.slots[slot].as_ref().is_none_or(|slot| slot.finished) {
+            return Ok(());
+        }
+        self.capture_if_due(slot)?;
+        let uid = &self.uid;
+        let slot = self.slots[slot].as_mut().expect("checked above");
+        slot.calls += 1;
+        slot.finished = true;
+        slot.instance.finish(emitted).map_err(|error| TaskError::call(uid, error))
+    }
+
+    fn before_call(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+        if self.slots[slot].is_none() {
+            return self.ensure(slot, emitted);
+        }
+        self.capture_if_due(slot)
+    }
+
+    /// Makes an instance where there is none, and tells it how far event time is.
+    pub(crate) fn ensure(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+        if self.slots[slot].is_some() {
+            return Ok(());
+        }
+        let instance = self.factory.instantiate().map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?;
+        self.slots[slot] = Some(Slot {
+            instance,
+            watermark: WATERMARK_START,
+            finished: false,
+            calls: 1,
+            captured: Vec::new(),
+            completed_calls: 0,
+        });
+        if let Some(capturing) = &mut self.capturing {
+            // Made after the barrier: it is no part of the snapshot.
+            capturing.mark_done(slot);
+        }
+        self.advance(slot, self.watermark, emitted)
+    }
+
+    /// Begins a snapshot: every instance that exists now is to be captured before its next call.
+    pub(crate) fn begin_capture(&mut self, checkpoint: CheckpointId) -> Result<(), TaskError> {
+        while self.capture_next()? {}
+        let done: Vec<bool> = self.slots.iter().map(Option::is_none).collect();
+        let remaining = done.iter().filter(|done| !**done).count();
+        self.capturing = Some(Capturing { checkpoint, next: 0, done, remaining });
+        Ok(())
+    }
+
+    /// Captures one more instance. Returns whether there was one.
+    pub(crate) fn capture_next(&mut self) -> Result<bool, TaskError> {
+        let Some(capturing) = &mut self.capturing else { return Ok(false) };
+        while capturing.next < capturing.done.len() && capturing.done[capturing.next] {
+            capturing.next += 1;
+        }
+        let slot = capturing.next;
+        if slot == capturing.done.len() {
+            return Ok(false);
+        }
+        self.capture(slot)?;
+        Ok(true)
+    }
+
+    /// Whether every instance is captured.
+    pub(crate) fn is_captured(&self) -> bool {
+        self.capturing.as_ref().is_none_or(|capturing| capturing.remaining == 0)
+    }
+
+    /// The captures taken since the last call.
+    pub(crate) fn take_captured(&mut self) -> std::vec::Drain<'_, Captured> {
+        self.captured.drain(..)
+    }
+
+    /// Whether captures were taken that nobody has fetched.
+    pub(crate) fn has_captured(&self) -> bool {
+        !self.captured.is_empty()
+    }
+
+    /// Ends a snapshot, taken or dead.
+    pub(crate) fn end_capture(&mut self) {
+        self.capturing = None;
+        self.captured.clear();
+    }
+
+    /// A checkpoint is complete: what it holds need not be captured again.
+    pub(crate) fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.instance.checkpoint_completed(checkpoint);
+            if let Some(&(_, calls)) = slot.captured.iter().rev().find(|(id, _)| *id <= checkpoint) {
+                slot.completed_calls = slot.completed_calls.max(calls);
+            }
+            slot.captured.retain(|(id, _)| *id > checkpoint);
+        }
+    }
+
+    fn capture_if_due(&mut self, slot: usize) -> Result<(), TaskError> {
+        match &self.capturing {
+            Some(capturing) if !capturing.done[slot] => {
+                let started = Instant::now();
+                self.capture(slot)?;
+                self.stats.pauses.record(started.elapsed());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn capture(&mut self, index: usize) -> Result<(), TaskError> {
+        let Some(capturing) = &mut self.capturing else { return Ok(()) };
+        let Some(slot) = self.slots[index].as_mut() else { return Ok(()) };
+        let checkpoint = capturing.checkpoint;
+        // An instance that was not called since the last completed checkpoint is as that checkpoint holds it.
+        let capture = if slot.calls == slot.completed_calls {
+            None
+        } else {
+            slot.instance.capture(checkpoint).map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?
+        };
+        slot.captured.push((checkpoint, slot.calls));
+        let id = match self.keys {
+            Keys::Groups(groups) => InstanceId::KeyGroup(groups.start + index as u16),
+            Keys::Subtask(index) => InstanceId::Subtask(index),
+        };
+        self.captured.push(Captured { id, capture, watermark: slot.watermark, finished: slot.finished });
+        capturing.mark_done(index);
+        Ok(())
+    }
+}
+
+impl Capturing {
+    fn mark_done(&mut self, slot: usize) {
+        if !std::mem::replace(&mut self.done[slot], true) {
+            self.remaining -= 1;
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A source at the head of a task: reads rows, gives them event times, and says how far event time is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use weir_channel::Frame;
+use weir_connectors::{EventTime, Polled, Source, WatermarkGenerator};
+use weir_model::{Batch, CheckpointId, OperatorUid, Timestamp, WATERMARK_START, limits};
+
+use crate::TaskError;
+use crate::chain::Chain;
+use crate::report::SourceState;
+use crate::stats::VertexStats;
+use crate::task::Targets;
+
+/// Watermarks are passed on at most this often, since each is a call of every instance.
+const WATERMARK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time one round of reading and working off should take, so that a barrier never waits long at a source.
+const ROUND_TARGET: Duration = Duration::from_millis(10);
+
+/// A source subtask.
+pub(crate) struct SourceHead {
+    uid: OperatorUid,
+    source: Box<dyn Source>,
+    event_time: Option<EventTime>,
+    generator: WatermarkGenerator,
+    targets: Targets,
+    stats: Arc<VertexStats>,
+    rows: Batch,
+    rows_max: usize,
+    sent: Timestamp,
+    sent_at: Option<Instant>,
+    idle: bool,
+    started: Instant,
+}
+
+/// What a round of reading gave.
+pub(crate) enum Read {
+    Rows,
+    Nothing { retry_in: Duration },
+    Ended,
+}
+
+impl SourceHead {
+    pub(crate) fn new(
+        uid: OperatorUid,
+        source: Box<dyn Source>,
+        event_time: Option<EventTime>,
+        generator: WatermarkGenerator,
+        targets: Targets,
+        stats: Arc<VertexStats>,
+    ) -> SourceHead {
+        SourceHead {
+            uid,
+            source,
+            event_time,
+            generator,
+            targets,
+            stats,
+            rows: Batch::default(),
+            rows_max: 256,
+            sent: WATERMARK_START,
+            sent_at: None,
+            idle: false,
+            started: Instant::now(),
+        }
+    }
+
+    pub(crate) fn restore(&mut self, splits: &BTreeMap<String, Value>, event_time_max: Timestamp) -> Result<(), TaskError> {
+        self.source.restore(splits).map_err(TaskError::connector(&self.uid))?;
+        self.generator.restore(event_time_max);
+        Ok(())
+    }
+
+    pub(crate) fn state(&mut self) -> SourceState {
+        SourceState { splits: self.source.position(), event_time_max: self.generator.max() }
+    }
+
+    pub(crate) fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
+        self.source.checkpoint_completed(checkpoint);
+    }
+
+    pub(crate) fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    pub(crate) fn watermark(&self) -> Timestamp {
+        self.generator.watermark()
+    }
+
+    /// Reads once and works off what was read.
+    pub(crate) fn read(&mut self, chain: &mut Chain) -> Result<Read, TaskError> {
+        let started = Instant::now();
+        self.rows.clear();
+        let polled = self
+            .source
+            .poll(&mut self.rows, self.rows_max, limits::FRAME_BYTES_TARGET)
+            .map_err(TaskError::connector(&self.uid))?;
+        if self.rows.is_empty() {
+            return match polled {
+                Polled::Rows => Ok(Read::Rows),
+                Polled::Ended => Ok(Read::Ended),
+                Polled::Idle { retry_in } => self.nothing(chain, retry_in),
+            };
+        }
+        let count = self.rows.len();
+        self.idle = false;
+        self.generator.assign(&mut self.rows, 0, self.event_time.as_ref());
+        let counter = &self.stats.rows_in;
+        counter.store(counter.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
+        self.stats.rows_out.store(counter.load(Ordering::Relaxed), Ordering::Relaxed);
+        chain.send(&self.targets, &mut self.rows)?;
+        let now = Instant::now();
+        if self.sent_at.is_none_or(|at| now - at >= WATERMARK_INTERVAL) {
+            self.send_watermark(chain, now)?;
+        }
+        self.adapt(count, started.elapsed());
+        match polled {
+            Polled::Rows => Ok(Read::Rows),
+            // Rows and an end may come together: the end is said by the next read.
+            Polled::Ended => Ok(Read::Rows),
+            Polled::Idle { retry_in } => Ok(Read::Nothing { retry_in }),
+        }
+    }
+
+    fn nothing(&mut self, chain: &mut Chain, retry_in: Duration) -> Result<Read, TaskError> {
+        self.send_watermark(chain, Instant::now())?;
+        let now_ms = self.started.elapsed().as_millis() as u64;
+        if self.generator.is_idle(now_ms) && !self.idle {
+            self.idle = true;
+            chain.send_to_all(&Frame::Idle);
+        }
+        Ok(Read::Nothing { retry_in })
+    }
+
+    fn send_watermark(&mut self, chain: &mut Chain, now: Instant) -> Result<(), TaskError> {
+        let watermark = self.generator.watermark();
+        if watermark > self.sent {
+            self.sent = watermark;
+            self.sent_at = Some(now);
+            for target in self.targets.clone() {
+                chain.advance_target(target, watermark)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows a read asks for follow from how long they take, so that slow operators in the chain keep rounds short.
+    fn adapt(&mut self, rows: usize, took: Duration) {
+        let possible = rows as f64 * ROUND_TARGET.as_secs_f64() / took.as_secs_f64().max(1e-9);
+        let next = possible.clamp(1.0, (self.rows_max * 2) as f64) as usize;
+        self.rows_max = next.clamp(1, limits::FRAME_ROWS_MAX / 2);
+    }
+}
