@@ -96,10 +96,10 @@ pub(super) fn purity(tree: &Tree, findings: &mut Vec<Finding>) {
             continue;
         }
         for (number, line) in without_tests(code).lines().enumerate() {
-            for path in IMPURE_PATHS.iter().filter(|path| line.contains(**path)) {
-                let what = format!("{path} in a pure crate");
+            for name in IMPURE_PATHS.iter().filter(|name| line.contains(**name)) {
+                let what = format!("{name} in a pure crate");
                 findings.push(Finding::new(
-                    &file.path,
+                    path,
                     number + 1,
                     what,
                     "take the value as an argument; floors 0 and 1 run in a simulator",
