@@ -42,7 +42,7 @@ pub struct Config {
     pub max_concurrent: u32,
 }
 
-/// What the coordinator is told. Events of another attempt, and answers about ids it no longer waits for, are harmless.
+/// What the coordinator is told. Answers of another attempt, and about ids it no longer waits for, are harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Time has passed; due at [`Coordinator::deadline_ms`].
@@ -94,6 +94,9 @@ pub enum Event {
     },
     /// A task has reached the end of all its inputs. It stays alive for checkpoints. A source that only stopped because of a
     /// stop barrier does not say this.
+    ///
+    /// The only event of a task that does not carry its attempt: the caller must drop those of an older one, which would end
+    /// the job too early.
     TaskFinished(TaskId),
 }
 
@@ -297,15 +300,13 @@ impl Coordinator {
             Event::PersistFailed { task, attempt, checkpoint, reason } if attempt == self.attempt => {
                 self.fail_collecting(checkpoint, AbortReason::PersistFailed { task, reason }, actions);
             }
+            Event::TaskFinished(task) => self.finished.insert(task),
             Event::Acknowledged { .. } | Event::Declined { .. } | Event::PersistFailed { .. } => {}
             Event::ManifestWritten(checkpoint) => self.manifest_written(checkpoint, actions),
             Event::ManifestFailed { checkpoint, reason } => {
                 if self.phase(checkpoint) == Some(Phase::Writing) {
                     self.fail(checkpoint, AbortReason::ManifestFailed { reason }, actions);
                 }
-            }
-            Event::TaskFinished(task) => {
-                self.finished.insert(task);
             }
         }
     }

@@ -10,3 +10,6 @@
 pub mod align;
 pub mod coordinator;
 pub mod restart;
+
+#[cfg(test)]
+mod simulation;

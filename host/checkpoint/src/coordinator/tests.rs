@@ -56,12 +56,16 @@ impl Driver {
     }
 
     fn finish_all(&mut self, now_ms: u64) -> Vec<Action> {
-        (0..self.tasks).flat_map(|task| self.tell(now_ms, Event::TaskFinished(TaskId(task)))).collect()
+        (0..self.tasks).flat_map(|task| self.tell(now_ms, finished(task))).collect()
     }
 
     fn deadline_ms(&self) -> Option<u64> {
         self.coordinator.deadline_ms()
     }
+}
+
+fn finished(task: u32) -> Event {
+    Event::TaskFinished(TaskId(task))
 }
 
 fn trigger(checkpoint: u64) -> Action {
@@ -297,10 +301,10 @@ fn a_failed_stop_is_retried_later_and_later_until_the_failures_are_too_many() {
 fn s60_the_final_checkpoint_follows_the_last_finished_task_and_ends_the_job() {
     for interval_ms in [None, Some(1_000_000)] {
         let mut driver = Driver::new(Config { interval_ms, ..config() }, 3);
-        assert_eq!(driver.tell(10, Event::TaskFinished(TaskId(2))), []);
-        assert_eq!(driver.tell(20, Event::TaskFinished(TaskId(2))), [], "twice the same");
-        assert_eq!(driver.tell(20, Event::TaskFinished(TaskId(0))), []);
-        assert_eq!(driver.tell(500_000, Event::TaskFinished(TaskId(1))), [trigger(40)]);
+        assert_eq!(driver.tell(10, finished(2)), []);
+        assert_eq!(driver.tell(20, finished(2)), [], "twice the same");
+        assert_eq!(driver.tell(20, finished(0)), []);
+        assert_eq!(driver.tell(500_000, finished(1)), [trigger(40)]);
         driver.persist_failed(500_000, 1, 40);
         assert_eq!(driver.deadline_ms(), Some(500_100));
         assert_eq!(driver.tick(500_100), [trigger(41)]);
