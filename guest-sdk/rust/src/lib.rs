@@ -35,6 +35,7 @@
 //! - A row that cannot be processed: `return Err(row.reject("why"))`. A failure of the operator: [`Error::fail`].
 //! - Event time: [`Operator::advance`], [`Outputs::watermark`].
 //! - State that another version of the code can take over: [`export!`] with `portable`.
+//! - Fields of JSON values without reading the rest: [`json::Path`]; exact amounts: [`Decimal`]; time spans: [`Span`].
 //! - Tests without WebAssembly: `testing::Harness`.
 //! - Log, metrics, time, randomness: [`info!`] and its like, [`metrics`], [`now`], [`random`].
 //!
@@ -44,6 +45,7 @@
 #[doc(hidden)]
 pub mod bindings;
 pub mod config;
+mod decimal;
 mod error;
 mod export;
 #[cfg(target_arch = "wasm32")]
@@ -53,6 +55,7 @@ mod hash;
 mod host;
 #[doc(hidden)]
 pub mod instance;
+pub mod json;
 mod key_map;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;
@@ -60,10 +63,12 @@ mod operator;
 mod outputs;
 mod portable;
 mod rows;
+mod span;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
 pub use config::NoConfig;
+pub use decimal::{Decimal, DecimalError};
 pub use error::{Error, OrReject};
 pub use hash::{FastHasher, HashMap, HashSet};
 pub use host::{Level, log, metrics, now, random};
@@ -76,6 +81,7 @@ pub use rows::{Batch, BatchRef, Blobs, BlobsRef, Context, Rejection, Row, Timest
 /// of its own.
 pub use serde;
 pub use serde_json;
+pub use span::Span;
 #[doc(hidden)]
 pub use wit_bindgen;
 

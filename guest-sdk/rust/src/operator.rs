@@ -20,12 +20,15 @@ pub trait Operator: Sized + 'static {
     /// The job does not start.
     fn open(config: Self::Config, context: &Context) -> Result<Self, Error>;
 
-    /// One row.
+    /// One row. An operator implements this or [`process_batch`](Operator::process_batch).
     ///
     /// # Errors
     /// A rejection sets this row aside; a failure fails the job. Neither takes back what was emitted, or changed in
     /// `self`, before it.
-    fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error>;
+    fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
+        let _ = (row, out);
+        Err(Error::fail("the operator implements neither process nor process_batch"))
+    }
 
     /// A whole batch of one input: override it where a loop over columns is faster than row by row. Set rows aside with
     /// [`Outputs::reject`].
