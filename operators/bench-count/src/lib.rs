@@ -7,7 +7,6 @@ use weir_sdk::prelude::*;
 
 /// The operator.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(crate = "weir_sdk::serde")]
 pub struct Count {
     seen: KeyMap<u64>,
 }

@@ -1,0 +1,122 @@
+//! Session windows: rows of a key with less than `gap` between them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use weir_sdk::prelude::*;
+
+use crate::config::{Plan, Shape};
+use crate::totals::{Results, Totals};
+
+/// Rows of a key with less than the gap between them.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(bound = "T: Totals")]
+struct Session<T> {
+    start: Timestamp,
+    /// Time of the last row plus the gap.
+    end: Timestamp,
+    /// Whether its result has been sent; it is kept for late rows only.
+    sent: bool,
+    totals: T,
+}
+
+/// The sessions of a key, in order of time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "T: Totals")]
+struct OfKey<T> {
+    sessions: Vec<Session<T>>,
+    /// When to look at the key again: no later than the next event of any of its sessions.
+    due: Timestamp,
+}
+
+/// What is kept: the sessions of each key, and when to look at which key.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "T: Totals")]
+pub(crate) struct Sessions<T> {
+    keys: KeyMap<OfKey<T>>,
+    /// Holds each key at its `due`. A session that grows need not move: its key is looked at too early, and put back.
+    /// Entries whose time is not their key's `due` are left from before and mean nothing.
+    queue: BinaryHeap<Reverse<(Timestamp, Vec<u8>)>>,
+}
+
+impl<T> Default for Sessions<T> {
+    fn default() -> Sessions<T> {
+        Sessions { keys: KeyMap::default(), queue: BinaryHeap::new() }
+    }
+}
+
+impl<T: Totals> Sessions<T> {
+    /// Takes in the rows of a call.
+    pub(crate) fn process(&mut self, plan: &Plan, rows: BatchRef<'_>, out: &mut Outputs) -> Result<(), Error> {
+        let Shape::Session { gap } = plan.shape else { unreachable!("panes are not kept in sessions") };
+        for row in rows.rows(0) {
+            const FAR: Timestamp = Timestamp::MAX / 4;
+            if !(-FAR..FAR).contains(&row.timestamp) || gap > FAR {
+                out.reject(row.index, format_args!("time {} is out of range", row.timestamp));
+                continue;
+            }
+            if let Err(error) = self.add(plan, gap, &row, out) {
+                out.reject(row.index, error);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, plan: &Plan, gap: i64, row: &Row<'_>, out: &mut Outputs) -> Result<(), Error> {
+        let mut session = Session { start: row.timestamp, end: row.timestamp + gap, sent: false, totals: T::default() };
+        session.totals.add(T::part(plan.field.as_ref(), row)?)?;
+        let sessions = self.keys.get(row.key).map_or(&[][..], |key| key.sessions.as_slice());
+        // Those that touch the row: it may close the gap between two.
+        let from = sessions.partition_point(|other| other.end <= session.start);
+        let to = sessions.partition_point(|other| other.start < session.end);
+        for other in &sessions[from..to] {
+            session.start = session.start.min(other.start);
+            session.end = session.end.max(other.end);
+            session.totals.merge(&other.totals)?;
+        }
+        if session.end.saturating_add(plan.lateness) <= out.watermark() {
+            out.to(1).emit(row.timestamp, row.key, row.value);
+            return Ok(());
+        }
+        if session.end <= out.watermark() {
+            session.sent = true;
+            Results::of(session.start, session.end).send(plan, row.key, &session.totals, out.to(0));
+        }
+        let next = next_event(plan, &session);
+        let key = self.keys.get_or_insert_with(row.key, || OfKey { sessions: Vec::new(), due: Timestamp::MAX });
+        key.sessions.splice(from..to, [session]);
+        if next < key.due {
+            key.due = next;
+            self.queue.push(Reverse((next, row.key.to_vec())));
+        }
+        Ok(())
+    }
+
+    /// Event time has reached `watermark`: sends the sessions that end by then, forgets those that take no more rows.
+    pub(crate) fn advance(&mut self, plan: &Plan, watermark: Timestamp, out: &mut Outputs) -> Result<(), Error> {
+        while let Some(Reverse((time, _))) = self.queue.peek()
+            && *time <= watermark
+            && let Some(Reverse((time, name))) = self.queue.pop()
+        {
+            let Some(key) = self.keys.get_mut(&name).filter(|key| key.due == time) else { continue };
+            for session in key.sessions.iter_mut().filter(|session| !session.sent && session.end <= watermark) {
+                session.sent = true;
+                Results::of(session.start, session.end).send(plan, &name, &session.totals, out.to(0));
+            }
+            key.sessions.retain(|session| session.end.saturating_add(plan.lateness) > watermark);
+            match key.sessions.iter().map(|session| next_event(plan, session)).min() {
+                Some(next) => {
+                    key.due = next;
+                    self.queue.push(Reverse((next, name)));
+                }
+                None => drop(self.keys.remove(&name)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When a session must be looked at: to be sent, then to be forgotten.
+fn next_event<T>(plan: &Plan, session: &Session<T>) -> Timestamp {
+    if session.sent { session.end.saturating_add(plan.lateness) } else { session.end }
+}

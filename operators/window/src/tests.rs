@@ -1,0 +1,264 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use super::*;
+use weir_sdk::testing::Harness;
+
+fn error(config: &str) -> String {
+    Harness::<Window>::try_new(config).unwrap_err()
+}
+
+/// Rows of a few keys whose times go up and down, by a small generator with a seed.
+fn random_rows(seed: u64, count: usize, disorder: u64) -> Vec<(Timestamp, Vec<u8>, Vec<u8>)> {
+    let mut state = seed;
+    let mut next = move |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    (0..count)
+        .map(|i| {
+            let time = (i as i64) * 7 - next(disorder) as i64;
+            let cents = next(10_000);
+            let key = format!("key {}", next(5));
+            (time, key.into_bytes(), format!("{{\"amount\":{}.{:02}}}", cents / 100, cents % 100).into_bytes())
+        })
+        .collect()
+}
+
+fn feed(harness: &mut Harness<Window>, rows: &[(Timestamp, Vec<u8>, Vec<u8>)]) {
+    let rows: Vec<(Timestamp, &[u8], &[u8])> = rows.iter().map(|(time, key, value)| (*time, &key[..], &value[..])).collect();
+    harness.input(0, &rows);
+}
+
+fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
+}
+
+#[test]
+fn a_tumbling_window_is_sent_when_the_watermark_reaches_its_end() {
+    let mut window = Harness::<Window>::new(r#"{"kind":"tumbling","size":"10ms"}"#);
+    window.row(0, "a", "").row(9, "a", "").row(10, "a", "").row(3, "b", "");
+    window.advance(9);
+    assert_eq!(window.take_text(0), Vec::<String>::new());
+    window.advance(10);
+    assert_eq!(sorted(window.take_text(0)), [r#"9 a {"start":0,"end":10,"count":2}"#, r#"9 b {"start":0,"end":10,"count":1}"#]);
+    window.finish();
+    assert_eq!(window.take_text(0), [r#"19 a {"start":10,"end":20,"count":1}"#]);
+}
+
+#[test]
+fn times_before_the_epoch_have_windows_too() {
+    let mut window = Harness::<Window>::new(r#"{"kind":"tumbling","size":"10ms"}"#);
+    window.row(-1, "a", "").row(-10, "a", "").row(-11, "a", "").finish();
+    assert_eq!(window.take_text(0), [r#"-11 a {"start":-20,"end":-10,"count":1}"#, r#"-1 a {"start":-10,"end":0,"count":2}"#]);
+}
+
+#[test]
+fn late_rows_update_the_result_within_the_allowed_lateness_and_go_to_their_own_output_after_it() {
+    let mut window = Harness::<Window>::new(r#"{"kind":"tumbling","size":"10ms","allowed_lateness":"5ms"}"#);
+    window.row(1, "a", "x").advance(12);
+    assert_eq!(window.take_text(0), [r#"9 a {"start":0,"end":10,"count":1}"#]);
+    window.row(2, "a", "y");
+    assert_eq!(window.take_text(0), [r#"9 a {"start":0,"end":10,"count":2}"#]);
+    window.row(2, "new", "y");
+    assert_eq!(window.take_text(0), [r#"9 new {"start":0,"end":10,"count":1}"#]);
+    window.advance(15).row(3, "a", "z");
+    assert_eq!(window.take_text(0), Vec::<String>::new());
+    assert_eq!(window.take_text(1), ["3 a z"]);
+    assert!(window.take_rejections().is_empty());
+}
+
+#[test]
+fn sums_are_exact_to_the_cent() {
+    let mut window = Harness::<Window>::new(
+        r#"{"kind":"tumbling","size":"1h","field":"/amount","aggregate":["count","sum","min","max","mean"]}"#,
+    );
+    for _ in 0..10 {
+        window.row(1, "a", r#"{"amount":0.1}"#);
+    }
+    window.row(1, "a", r#"{"amount":"-2.50"}"#).finish();
+    assert_eq!(
+        window.take_text(0),
+        [r#"3599999 a {"start":0,"end":3600000,"count":11,"sum":-1.5,"min":-2.5,"max":0.1,"mean":-0.136363636}"#]
+    );
+}
+
+#[test]
+fn rows_without_the_number_are_rejected_and_change_nothing() {
+    let mut window = Harness::<Window>::new(r#"{"kind":"tumbling","size":"1s","field":"a.b","aggregate":"sum"}"#);
+    window.row(1, "k", "{}").row(1, "k", r#"{"a":{"b":true}}"#).row(1, "k", "{").row(1, "k", r#"{"a":{"b":0.12345678901}}"#);
+    let reasons: Vec<String> = window.take_rejections().into_iter().map(|rejected| rejected.reason).collect();
+    assert_eq!(
+        reasons,
+        [
+            "field `a.b` is missing",
+            "field `a.b` is not a number",
+            "reading the value: not JSON at byte 1",
+            "field `a.b`: 0.12345678901: more than 9 digits after the point"
+        ]
+    );
+    window.finish();
+    assert_eq!(window.take_text(0), Vec::<String>::new());
+}
+
+/// All windows that hold any row, computed from all rows at once.
+fn reference(rows: &[(Timestamp, Vec<u8>, Vec<u8>)], size: i64, slide: i64) -> Vec<String> {
+    let mut counts: BTreeMap<(i64, &[u8]), u64> = BTreeMap::new();
+    for (time, key, _) in rows {
+        let mut start = time.div_euclid(slide) * slide;
+        while start > time - size {
+            *counts.entry((start, key)).or_default() += 1;
+            start -= slide;
+        }
+    }
+    let text = |((start, key), count): ((i64, &[u8]), u64)| {
+        let (end, key) = (start + size, String::from_utf8_lossy(key));
+        format!("{} {key} {{\"start\":{start},\"end\":{end},\"count\":{count}}}", end - 1)
+    };
+    sorted(counts.into_iter().map(text).collect())
+}
+
+#[test]
+fn sliding_and_tumbling_windows_equal_the_reference_for_any_watermarks() {
+    for seed in 0..40 {
+        for (size, slide) in [(50, 50), (100, 25), (60, 40), (35, 10), (30, 1)] {
+            let disorder = 90;
+            let rows = random_rows(seed, 300, disorder);
+            let mut window = Harness::<Window>::new(&format!(r#"{{"kind":"sliding","size":"{size}ms","slide":"{slide}ms"}}"#));
+            let mut watermark = i64::MIN;
+            for (i, chunk) in rows.chunks(11 + seed as usize).enumerate() {
+                feed(&mut window, chunk);
+                // Each row is at most `disorder` behind the row number it was made from.
+                let safe = ((i + 1) * (11 + seed as usize)) as i64 * 7 - disorder as i64;
+                if i % 3 != 0 && safe > watermark {
+                    watermark = safe;
+                    window.advance(watermark);
+                }
+            }
+            window.finish();
+            assert_eq!(window.take_text(1), Vec::<String>::new());
+            assert_eq!(sorted(window.take_text(0)), reference(&rows, size, slide), "seed {seed}, {size}/{slide}");
+        }
+    }
+}
+
+#[test]
+fn the_last_result_of_each_window_counts_its_late_rows() {
+    for seed in 0..40 {
+        for (size, slide) in [(50, 50), (100, 25), (60, 40)] {
+            let rows = random_rows(seed, 300, 120);
+            let config = format!(r#"{{"kind":"sliding","size":"{size}ms","slide":"{slide}ms","allowed_lateness":"1h"}}"#);
+            let mut window = Harness::<Window>::new(&config);
+            for (i, chunk) in rows.chunks(10).enumerate() {
+                feed(&mut window, chunk);
+                window.advance(i as i64 * 70);
+            }
+            window.finish();
+            let mut last: BTreeMap<(i64, Vec<u8>), String> = BTreeMap::new();
+            for row in window.take(0) {
+                let text =
+                    format!("{} {} {}", row.timestamp, String::from_utf8_lossy(&row.key), String::from_utf8_lossy(&row.value));
+                last.insert((row.timestamp, row.key), text);
+            }
+            assert_eq!(sorted(last.into_values().collect()), reference(&rows, size, slide), "seed {seed}, {size}/{slide}");
+        }
+    }
+}
+
+#[test]
+fn a_pause_of_the_gap_ends_a_session() {
+    let mut window = Harness::<Window>::new(r#"{"kind":"session","gap":"10ms"}"#);
+    window.row(0, "a", "").row(9, "a", "").row(19, "a", "").row(25, "a", "").row(3, "b", "");
+    window.advance(18);
+    assert_eq!(window.take_text(0), [r#"12 b {"start":3,"end":13,"count":1}"#]);
+    window.advance(19);
+    assert_eq!(window.take_text(0), [r#"18 a {"start":0,"end":19,"count":2}"#]);
+    window.row(5, "a", "late");
+    assert_eq!(window.take_text(1), ["5 a late"]);
+    window.finish();
+    assert_eq!(window.take_text(0), [r#"34 a {"start":19,"end":35,"count":2}"#]);
+}
+
+#[test]
+fn a_row_between_two_sessions_makes_them_one() {
+    let mut window = Harness::<Window>::new(r#"{"kind":"session","gap":"10ms","field":"n","aggregate":["sum","count"]}"#);
+    window.row(0, "a", r#"{"n":1}"#).row(15, "a", r#"{"n":2}"#).row(7, "a", r#"{"n":4}"#).finish();
+    assert_eq!(window.take_text(0), [r#"24 a {"start":0,"end":25,"sum":7,"count":3}"#]);
+}
+
+#[test]
+fn sessions_equal_the_reference_for_any_watermarks() {
+    for seed in 0..60 {
+        let rows = random_rows(seed, 250, 60);
+        let gap = 20 + seed as i64;
+        let mut window = Harness::<Window>::new(&format!(r#"{{"kind":"session","gap":"{gap}ms"}}"#));
+        let mut watermark = i64::MIN;
+        for (i, chunk) in rows.chunks(13).enumerate() {
+            feed(&mut window, chunk);
+            let safe = (i as i64 + 1) * 13 * 7 - 60;
+            if i % 2 == 0 && safe > watermark {
+                watermark = safe;
+                window.advance(watermark);
+            }
+        }
+        window.finish();
+        let mut times: BTreeMap<&[u8], Vec<i64>> = BTreeMap::new();
+        rows.iter().for_each(|(time, key, _)| times.entry(key).or_default().push(*time));
+        let mut expected = Vec::new();
+        for (key, mut times) in times {
+            times.sort_unstable();
+            for session in times.chunk_by(|a, b| b - a < gap) {
+                let (start, end) = (session[0], session[session.len() - 1] + gap);
+                let key = String::from_utf8_lossy(key);
+                expected.push(format!("{} {key} {{\"start\":{start},\"end\":{end},\"count\":{}}}", end - 1, session.len()));
+            }
+        }
+        assert_eq!(sorted(window.take_text(0)), sorted(expected), "seed {seed}");
+        assert_eq!(window.take_text(1), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn state_goes_on_in_another_version_and_is_refused_by_another_window() {
+    for config in [
+        r#"{"kind":"tumbling","size":"10ms","aggregate":"sum","field":"n"}"#,
+        r#"{"kind":"session","gap":"10ms","aggregate":"sum","field":"n"}"#,
+    ] {
+        let mut old = Harness::<Window>::new(config);
+        old.row(1, "a", r#"{"n":1}"#).row(2, "a-much-longer-key-than-fits", r#"{"n":2}"#);
+        let mut new = old.upgrade::<Window>(config).unwrap();
+        new.row(1, "a", r#"{"n":1.5}"#).finish();
+        let results = sorted(new.take_text(0));
+        assert!(results.len() == 2 && results.iter().any(|row| row.contains("\"sum\":2.5")), "{results:?}");
+        let mut other = old.upgrade::<Window>(r#"{"kind":"tumbling","size":"20ms"}"#).unwrap();
+        let error = other.try_input(0, &[(1, b"a", b"")]).unwrap_err();
+        assert!(error.contains("config.kind"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_configuration_is_named() {
+    for (config, expected) in [
+        ("{}", "config: key `kind` is missing"),
+        (r#"{"kind":"tumbling"}"#, "config: key `size` is missing, for example size = \"5m\""),
+        (r#"{"kind":"tumbling","size":"0s"}"#, "config.size: must be longer than 0"),
+        (r#"{"kind":"tumbling","size":"5m","slide":"1m"}"#, "config.slide: has no meaning for a tumbling window"),
+        (r#"{"kind":"session","gap":"5m","size":"1m"}"#, "config.size: has no meaning for a session window"),
+        (r#"{"kind":"tumbling","size":"5m","aggregate":"sum"}"#, "config.field: say which number"),
+        (r#"{"kind":"tumbling","size":"5m","field":"x"}"#, "config.field: count alone"),
+        (r#"{"kind":"tumbling","size":"5m","aggregate":[]}"#, "config.aggregate: name at least one"),
+        (r#"{"kind":"sliding","size":"5m","slide":"10m"}"#, "config.slide: 600000 ms is longer than size"),
+        (r#"{"kind":"sliding","size":"1d","slide":"1ms"}"#, "config.slide: 1 ms divides"),
+        (r#"{"kind":"tumblin","size":"5m"}"#, "config.kind: unknown value `tumblin`; did you mean `tumbling`?"),
+        (r#"{"kind":"tumbling","size":"5m","aggregate":"avg"}"#, "config.aggregate: unknown value `avg`"),
+        (r#"{"kind":"tumbling","size":"5 min"}"#, "config.size: `5 min` is not a time span"),
+        (
+            r#"{"kind":"tumbling","size":"5m","alowed_lateness":"1s"}"#,
+            "config: unknown key `alowed_lateness`; did you mean `allowed_lateness`?",
+        ),
+    ] {
+        assert!(error(config).starts_with(expected), "{config}\n  {}\n  {expected}", error(config));
+    }
+}
