@@ -103,6 +103,22 @@ pub enum ConnectorError {
 }
 
 impl ConnectorError {
+    /// Whether the same will happen again until a person has changed something, so that restarting the job is no use.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            ConnectorError::NothingToRead { .. }
+            | ConnectorError::LongLine { .. }
+            | ConnectorError::Broken { .. }
+            | ConnectorError::Replaced { .. }
+            | ConnectorError::Position { .. }
+            | ConnectorError::Commit { .. } => true,
+            ConnectorError::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotADirectory)
+            }
+            ConnectorError::Unusable { .. } => false,
+        }
+    }
+
     /// Why `action` on `path` failed, with the hint that fits the kind of failure.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> ConnectorError {
         let hint = match source.kind() {

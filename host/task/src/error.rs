@@ -57,6 +57,11 @@ pub enum TaskError {
 }
 
 impl TaskError {
+    /// Whether the same will happen again until a person has changed something, so that restarting the job is no use.
+    pub fn is_permanent(&self) -> bool {
+        matches!(self, TaskError::Connector { error, .. } if error.is_permanent())
+    }
+
     pub(crate) fn call(uid: &OperatorUid, error: CallError) -> TaskError {
         TaskError::Operator { uid: uid.clone(), reason: error.to_string() }
     }

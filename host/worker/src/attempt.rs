@@ -30,6 +30,8 @@ pub(crate) enum Ended {
     Stopped,
     /// It failed and can be restarted.
     Failed(String),
+    /// It failed, and would fail again.
+    FailedForGood(String),
 }
 
 /// One running execution.
@@ -151,6 +153,7 @@ impl<'a> Execution<'a> {
     fn hear(&mut self, event: Event, watch: &mut dyn FnMut(Notice)) -> Option<Ended> {
         let attempt = self.attempt;
         let told = match event {
+            Event::Report(_, Report::Failed(error)) if error.is_permanent() => return Some(Ended::FailedForGood(error.to_string())),
             Event::Report(_, Report::Failed(error)) => return Some(Ended::Failed(error.to_string())),
             Event::Report(task, Report::Finished) => Told::TaskFinished(task),
             Event::Report(task, Report::Declined { checkpoint, reason }) => Told::Declined { task, attempt, checkpoint, reason },
@@ -194,7 +197,6 @@ impl<'a> Execution<'a> {
             Action::Abort { checkpoint, reason } => {
                 self.triggered.remove(&checkpoint);
                 self.counts.failed = self.coordinator.failed();
-                tracing::warn!(checkpoint = checkpoint.0, %reason, "checkpoint failed");
                 watch(Notice::CheckpointFailed { checkpoint, reason: self.named(&reason.to_string()) });
                 self.tasks.iter().for_each(|(task, ..)| task.tell(Control::Abort(checkpoint)));
             }
@@ -328,7 +330,7 @@ impl<'a> Execution<'a> {
             }
         }
         match ended {
-            Ended::Failed(_) => self.persister.cancel(),
+            Ended::Failed(_) | Ended::FailedForGood(_) => self.persister.cancel(),
             Ended::Finished | Ended::Stopped => self.persister.join(),
         }
     }

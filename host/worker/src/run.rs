@@ -121,6 +121,11 @@ impl RunningJob {
                         why_not_restarted: "it had not begun to run, so it was not restarted".to_owned(),
                     });
                 }
+                Executed::Ended(Ended::FailedForGood(reason), _) => {
+                    let why_not_restarted = "it would meet the same again, so it was not restarted; once that is mended, the same command goes on \
+                                             from the last checkpoint";
+                    return Err(JobError::Failed { reason, why_not_restarted: why_not_restarted.to_owned() });
+                }
                 Executed::Failed(reason) => reason,
                 Executed::Ended(Ended::Failed(reason), _) => {
                     has_run = true;

@@ -1,0 +1,12 @@
+//! What the end-to-end tests share: a `weir` process in a folder of its own, its output, and a random generator.
+//!
+//! The tests run the binary and the operators that `cargo xtask test` has built; it says where they are in `WEIR_BIN` and
+//! `WEIR_TEST_COMPONENTS`.
+
+mod output;
+mod process;
+mod random;
+
+pub use output::{Row, dead_letters, rows};
+pub use process::{Finished, Running, World};
+pub use random::Random;
