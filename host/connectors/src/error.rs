@@ -113,7 +113,10 @@ impl ConnectorError {
             | ConnectorError::Position { .. }
             | ConnectorError::Commit { .. } => true,
             ConnectorError::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotADirectory)
+                matches!(
+                    source.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotADirectory
+                )
             }
             ConnectorError::Unusable { .. } => false,
         }

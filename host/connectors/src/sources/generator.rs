@@ -294,3 +294,6 @@ fn random_bytes(count: usize) -> Vec<u8> {
     bytes.truncate(count);
     bytes
 }
+
+#[cfg(test)]
+mod tests;

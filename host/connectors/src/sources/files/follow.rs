@@ -226,6 +226,11 @@ impl Follow {
             position.renamed_at = Some(Instant::now());
         }
         (position.inode, position.path) = (inode, path);
+        if position.state == State::Reading {
+            // Held from now on, wherever it is moved.
+            let file = File::open(&position.path).map_err(|error| ConnectorError::io("open", &position.path, error))?;
+            position.open(file)?;
+        }
         self.files.push(position);
         Ok(())
     }

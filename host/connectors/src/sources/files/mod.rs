@@ -5,6 +5,8 @@ mod discover;
 mod follow;
 mod input;
 mod tailed;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

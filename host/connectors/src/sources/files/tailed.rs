@@ -53,6 +53,8 @@ pub(super) struct Tailed {
     /// Where to continue while `input` is not open.
     pub(super) offset: u64,
     pub(super) input: Option<Input>,
+    /// The file while it is too short for `input`: held, so that it is not lost when it is moved.
+    held: Option<File>,
     /// Since when it is no longer found under the setting's path: rotated away or removed.
     pub(super) gone_since: Option<Instant>,
     /// Since when it has another name: what writes to it will soon stop, and its last line then ends without line feed.
@@ -106,6 +108,7 @@ impl Tailed {
             head: Head::default(),
             offset,
             input: None,
+            held: None,
             gone_since: None,
             renamed_at: None,
             previous: None,
@@ -123,7 +126,7 @@ impl Tailed {
     /// Reads to the end or until the batch is full.
     pub(super) fn read(&mut self, rows: &mut Batch, room: Room, rules: Rules) -> Result<Step, ConnectorError> {
         if self.input.is_none() {
-            let file = match File::open(&self.path) {
+            let file = match self.held.take().map_or_else(|| File::open(&self.path), Ok) {
                 Ok(file) => file,
                 // Moved since the last look; it is found again by the next.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Step::Caught),
@@ -198,7 +201,10 @@ impl Tailed {
         if !self.head.matches(&content) {
             return Ok(Opened::OtherContent);
         }
-        let Some(kind) = kind else { return Ok(Opened::NothingYet) };
+        let Some(kind) = kind else {
+            self.held = Some(file);
+            return Ok(Opened::NothingYet);
+        };
         if kind == Kind::Plain && metadata.len() < self.offset {
             return Ok(Opened::OtherContent);
         }
@@ -234,7 +240,7 @@ impl Tailed {
             input.finish(rows, rules)?;
         }
         self.previous = Some((std::mem::take(&mut self.head), self.offset()));
-        (self.input, self.caught, self.stalled_bytes) = (None, None, None);
+        (self.input, self.held, self.caught, self.stalled_bytes) = (None, None, None, None);
         self.offset = 0;
         Ok(())
     }
