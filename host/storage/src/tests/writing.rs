@@ -1,5 +1,10 @@
 //! Files: streams, sizes, threads.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use weir_model::{CheckpointId, TaskId};
 
 use super::{JOB, files, memory, over};
@@ -80,23 +85,43 @@ fn many_threads_write_and_read_at_once() {
 
 #[test]
 fn a_snapshot_of_a_gigabyte_is_written_in_bounded_memory() {
-    let store = std::sync::Arc::new(Counting::default());
+    const PIECES: usize = 205;
+    const PART: usize = 8 * MIB;
+    let store = Arc::new(Counting::default());
     let storage = JobStorage::with_store(store.clone(), "counting:", JOB).unwrap();
-    let mut writer = storage.writer(weir_model::Attempt(1), CheckpointId(1), TaskId(0));
-    let payload = vec![1; 5 * MIB];
-    for _ in 0..205 {
-        writer.append(&payload).unwrap();
-    }
-    let file = writer.finish().unwrap();
-    assert_eq!(file.bytes, 205 * 5 * MIB as u64);
-    let held = store.0.lock();
-    assert_eq!(held.total, 205 * 5 * MIB);
-    assert!(held.most <= 16 * MIB, "{} bytes were on their way at once", held.most);
+    let appended = AtomicBool::new(false);
+    let file = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let mut writer = storage.writer(weir_model::Attempt(1), CheckpointId(1), TaskId(0));
+            let payload = vec![1; 5 * MIB];
+            for _ in 0..PIECES {
+                writer.append(&payload).unwrap();
+            }
+            appended.store(true, Ordering::SeqCst);
+            writer.finish().unwrap()
+        });
+        // No part arrives before the writer cannot go on: it has to wait, however slow the storage is.
+        while !appended.load(Ordering::SeqCst) && !writing.is_finished() {
+            if store.held.lock().now >= 2 * PART && store.arrivals.available_permits() == 0 {
+                store.arrivals.add_permits(1);
+            }
+            std::thread::yield_now();
+        }
+        store.arrivals.add_permits(PIECES);
+        writing.join().unwrap()
+    });
+    assert_eq!(file.bytes, (PIECES * 5 * MIB) as u64);
+    let held = store.held.lock();
+    assert_eq!(held.total, PIECES * 5 * MIB);
+    assert!(held.most <= 2 * PART, "{} bytes were on their way at once", held.most);
 }
 
-/// A store that only counts what it is given.
-#[derive(Debug, Default)]
-struct Counting(std::sync::Arc<parking_lot::Mutex<Held>>);
+/// A store that counts what it is given, and lets it arrive one part for each permit.
+#[derive(Debug)]
+struct Counting {
+    held: Arc<Mutex<Held>>,
+    arrivals: Arc<Semaphore>,
+}
 
 #[derive(Debug, Default)]
 struct Held {
@@ -106,7 +131,16 @@ struct Held {
 }
 
 #[derive(Debug)]
-struct CountingUpload(std::sync::Arc<parking_lot::Mutex<Held>>);
+struct CountingUpload {
+    held: Arc<Mutex<Held>>,
+    arrivals: Arc<Semaphore>,
+}
+
+impl Default for Counting {
+    fn default() -> Counting {
+        Counting { held: Arc::default(), arrivals: Arc::new(Semaphore::new(0)) }
+    }
+}
 
 impl std::fmt::Display for Counting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -115,6 +149,8 @@ impl std::fmt::Display for Counting {
 }
 
 mod counting {
+    use std::sync::Arc;
+
     use async_trait::async_trait;
     use futures::stream::BoxStream;
     use futures::{FutureExt, StreamExt};
@@ -133,7 +169,7 @@ mod counting {
             no_more()
         }
         async fn put_multipart_opts(&self, _: &Path, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-            Ok(Box::new(CountingUpload(self.0.clone())))
+            Ok(Box::new(CountingUpload { held: Arc::clone(&self.held), arrivals: Arc::clone(&self.arrivals) }))
         }
         async fn get_opts(&self, _: &Path, _: GetOptions) -> Result<GetResult> {
             no_more()
@@ -155,7 +191,7 @@ mod counting {
     #[async_trait]
     impl MultipartUpload for CountingUpload {
         fn put_part(&mut self, data: PutPayload) -> UploadPart {
-            let held = self.0.clone();
+            let (held, arrivals) = (Arc::clone(&self.held), Arc::clone(&self.arrivals));
             {
                 let mut held = held.lock();
                 held.now += data.content_length();
@@ -163,7 +199,7 @@ mod counting {
                 held.total += data.content_length();
             }
             async move {
-                tokio::task::yield_now().await;
+                arrivals.acquire().await.unwrap().forget();
                 held.lock().now -= data.content_length();
                 Ok(())
             }
