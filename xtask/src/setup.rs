@@ -5,10 +5,13 @@ use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
+/// The profile of the workspace that makes operators small and fast.
+const GUEST_PROFILE: &str = "guest";
 /// Builds operators written in Python; pinned, because the components it makes are compared with snapshots of themselves.
 const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
 
@@ -58,9 +61,23 @@ pub(crate) fn default_data_dir(workspace: &Workspace) -> PathBuf {
 pub(crate) fn prepare(workspace: &Workspace, profile: Profile, data_dir: &Path) -> Result<Prepared> {
     ensure_wasm_target()?;
     let weir = build_host(workspace, profile)?;
-    std::fs::create_dir_all(data_dir).with_context(|| format!("cannot make the folder {}", data_dir.display()))?;
-    for module in build_operators(workspace)? {
-        push(&weir, &module, data_dir)?;
+    fs::create_dir_all(data_dir).with_context(|| format!("cannot make the folder {}", data_dir.display()))?;
+    // A version of a component never changes once it is pushed. Here it does, whenever somebody works on an operator: so a store of
+    // our own is made anew.
+    let store = data_dir.join("components");
+    if data_dir.starts_with(&workspace.target) && store.exists() {
+        fs::remove_dir_all(&store).with_context(|| format!("cannot remove {}", store.display()))?;
+    }
+    compile_operators(workspace)?;
+    let components = workspace.target.join("xtask/components");
+    fs::create_dir_all(&components).with_context(|| format!("cannot make the folder {}", components.display()))?;
+    for operator in workspace.operators() {
+        let component = components.join(format!("{}.wasm", operator.name));
+        let mut build = Command::new(&weir);
+        build.args(["component", "build"]).arg(workspace.root.join(&operator.folder)).args(["--profile", GUEST_PROFILE]);
+        shell::read(build.arg("--output").arg(&component))?;
+        let mut push = Command::new(&weir);
+        shell::read(push.args(["component", "push"]).arg(&component).arg("--data-dir").arg(data_dir))?;
     }
     Ok(Prepared { weir, data_dir: data_dir.to_path_buf() })
 }
@@ -98,34 +115,23 @@ pub(crate) fn build_native_bench(workspace: &Workspace) -> Result<Option<PathBuf
     Ok(built.into_iter().find_map(|artifact| artifact.executable))
 }
 
-/// Builds every operator of the workspace and gives their core modules.
-fn build_operators(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+/// Compiles all operators in one go, so that making components of them one by one finds everything done.
+fn compile_operators(workspace: &Workspace) -> Result<()> {
     let names: Vec<&str> = workspace.operators().map(|package| package.name.as_str()).collect();
     if names.is_empty() {
         bail!("no operator found: `cargo metadata` lists no package below operators/");
     }
     let mut command = workspace.cargo("build");
-    command.args(["--target", WASM_TARGET, "--profile", "guest"]);
+    command.args(["--lib", "--target", WASM_TARGET, "--profile", GUEST_PROFILE]);
     for name in &names {
         command.args(["--package", name]);
     }
-    let modules: Vec<PathBuf> = artifacts(&mut command)?.into_iter().flat_map(|artifact| artifact.modules).collect();
-    if modules.len() < names.len() {
-        bail!("{} operators gave only {} modules; each needs `crate-type = [\"cdylib\", \"rlib\"]`", names.len(), modules.len());
-    }
-    Ok(modules)
-}
-
-fn push(weir: &Path, module: &Path, data_dir: &Path) -> Result<()> {
-    let mut command = Command::new(weir);
-    command.args(["component", "push"]).arg(module).arg("--data-dir").arg(data_dir);
-    shell::read(&mut command).map(drop)
+    shell::run(&mut command)
 }
 
 struct Artifact {
     target: String,
     executable: Option<PathBuf>,
-    modules: Vec<PathBuf>,
 }
 
 /// Runs a cargo build with its progress on our stderr, and gives what it built, from cargo's own account of it.
@@ -144,11 +150,8 @@ fn artifact(message: &Value) -> Option<Artifact> {
     if message["reason"] != "compiler-artifact" {
         return None;
     }
-    let is_cdylib = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "cdylib");
-    let files = message["filenames"].as_array()?.iter().filter_map(Value::as_str);
-    let modules = files.filter(|file| is_cdylib && file.ends_with(".wasm")).map(PathBuf::from).collect();
     let executable = message["executable"].as_str().map(PathBuf::from);
-    Some(Artifact { target: message["target"]["name"].as_str()?.to_string(), executable, modules })
+    Some(Artifact { target: message["target"]["name"].as_str()?.to_string(), executable })
 }
 
 /// Makes sure of cargo-nextest; false if it cannot be had, and then `cargo test` has to do.
@@ -172,7 +175,7 @@ pub(crate) fn python(workspace: &Workspace) -> Result<PathBuf> {
     }
     // A half-made environment from an interrupted run would be taken for a whole one.
     if folder.exists() {
-        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     let made = shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder));
     made.context("operators in Python are built in a virtual environment; on Debian install python3 and python3-venv")?;
@@ -187,13 +190,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn modules_are_taken_from_cdylibs_only() {
-        let cdylib = json!({"reason": "compiler-artifact", "executable": null, "filenames": ["/t/window.wasm", "/t/libwindow.rlib"],
-            "target": {"name": "window", "kind": ["cdylib", "rlib"]}});
-        assert_eq!(artifact(&cdylib).unwrap().modules, [PathBuf::from("/t/window.wasm")]);
-        let library = json!({"reason": "compiler-artifact", "executable": null, "filenames": ["/t/libserde.rlib"],
-            "target": {"name": "serde", "kind": ["lib"]}});
-        assert!(artifact(&library).unwrap().modules.is_empty());
+    fn binaries_are_taken_from_cargos_account() {
+        let binary = json!({"reason": "compiler-artifact", "executable": "/t/weir", "target": {"name": "weir"}});
+        assert_eq!(artifact(&binary).unwrap().executable, Some(PathBuf::from("/t/weir")));
+        let library = json!({"reason": "compiler-artifact", "executable": null, "target": {"name": "serde"}});
+        assert_eq!(artifact(&library).unwrap().executable, None);
         assert!(artifact(&json!({"reason": "build-finished", "success": true})).is_none());
     }
 }

@@ -182,7 +182,8 @@ fn format(request: &Request, random: &mut Random, line: &mut Vec<u8>) {
         980..995 => (301, 178),
         _ => (500, 1_024),
     };
-    text += &format!("{method} {} {protocol}\" {status} ", page_name(request.page));
+    let query = if random.chance(60_000) { "?utm_source=letter" } else { "" };
+    text += &format!("{method} {}{query} {protocol}\" {status} ", page_name(request.page));
     match bytes {
         0 => text.push('-'),
         bytes => text += &bytes.to_string(),

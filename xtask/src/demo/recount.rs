@@ -61,7 +61,8 @@ fn view(line: &str) -> Option<(i64, &str)> {
     (rest.is_empty() && status.len() == 3 && is_number(status) && (bytes == "-" || is_number(bytes))).then_some(())?;
     let mut request = request.split(' ');
     let (_, page, _) = (request.next()?, request.next()?, request.next()?);
-    Some((unix_s(time)?, page))
+    // What comes after a question mark is not part of the page's name.
+    Some((unix_s(time)?, page.split('?').next()?))
 }
 
 /// A quoted text, in which a backslash keeps a quote from closing it, and what comes after.
@@ -91,7 +92,7 @@ fn unix_s(time: &str) -> Option<i64> {
 }
 
 /// Howard Hinnant's `days_from_civil`, with years that begin in March.
-fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+pub(crate) fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let of_era = year.rem_euclid(400);
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_known_line_is_counted_in_its_window() {
-        let line = r#"10.1.2.3 - ann [02/Mar/2026:00:04:59 +0100] "GET /a HTTP/1.1" 200 17 "-" "an \"agent\"""#;
+        let line = r#"10.1.2.3 - ann [02/Mar/2026:00:04:59 +0100] "GET /a?b=c HTTP/1.1" 200 17 "-" "an \"agent\"""#;
         assert_eq!(view(line), Some((1_772_406_000 + 299, "/a")));
         let recount = recount_lines(format!("{line}\nbroken\n{line}\n").as_bytes()).unwrap();
         assert_eq!((recount.lines, recount.malformed), (3, 1));

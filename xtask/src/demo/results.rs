@@ -1,6 +1,6 @@
 //! What the job wrote: its results, its late rows and its dead letters, read from the files that it made visible.
 
-use super::recount::{Views, window_of};
+use super::recount::{Views, days_since_epoch, window_of};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs;
@@ -43,14 +43,24 @@ impl Results {
         Ok(())
     }
 
-    /// `{"key": page, "time": ms, ..}`
+    /// `{"key": page, "time": "2026-03-02T00:04:59.000Z", ..}`
     fn be_late(&mut self, line: &str) -> Result<()> {
         let row: Value = serde_json::from_str(line)?;
         let page = row["key"].as_str().context("no key")?;
-        let time = row["time"].as_i64().context("no time in milliseconds")?;
+        let time = row["time"].as_str().and_then(unix_ms).context("no time as RFC 3339, UTC")?;
         *self.late.entry((window_of(time), page.to_string())).or_default() += 1;
         Ok(())
     }
+}
+
+/// `2026-03-02T00:04:59.000Z`, the one form in which sinks write times.
+fn unix_ms(time: &str) -> Option<i64> {
+    let (date, clock) = time.strip_suffix('Z')?.split_once('T')?;
+    let numbers =
+        |text: &str, separators: &[char]| text.split(separators).map(|part| part.parse().ok()).collect::<Option<Vec<i64>>>();
+    let (date, clock) = (numbers(date, &['-'])?, numbers(clock, &[':', '.'])?);
+    let ([year, month, day], [hour, minute, second, ms]) = (date.as_slice(), clock.as_slice()) else { return None };
+    Some((((days_since_epoch(*year, *month, *day) * 24 + hour) * 60 + minute) * 60 + second) * 1_000 + ms)
 }
 
 /// Number of complete lines that a folder's visible files hold.
@@ -103,9 +113,9 @@ mod tests {
     #[test]
     fn counts_late_rows_and_windows_given_twice_are_told_apart() {
         let mut results = Results::default();
-        let row = r#"{"key":"/a","time":299999,"value":{"start":0,"end":300000,"count":7}}"#;
+        let row = r#"{"key":"/a","time":"1970-01-01T00:04:59.999Z","value":{"start":0,"end":300000,"count":7}}"#;
         results.count(row).unwrap();
-        results.be_late(r#"{"key":"/a","time":300001,"value":{}}"#).unwrap();
+        results.be_late(r#"{"key":"/a","time":"1970-01-01T00:05:00.001Z","value":{}}"#).unwrap();
         assert_eq!(
             (results.counted[&(0, "/a".to_string())], results.late[&(300_000, "/a".to_string())], results.twice),
             (7, 1, 0)
@@ -113,5 +123,6 @@ mod tests {
         results.count(row).unwrap();
         assert_eq!(results.twice, 1);
         assert!(results.count("{}").is_err());
+        assert!(results.be_late(r#"{"key":"/a","time":"yesterday","value":{}}"#).is_err());
     }
 }

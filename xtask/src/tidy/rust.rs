@@ -31,7 +31,7 @@ pub(super) fn unsafety(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whoever switches a lint off says why. Tests may use `unwrap` without a word.
+/// Whoever switches a lint off says why. Tests may unwrap and print without a word.
 pub(super) fn allows(tree: &Tree, findings: &mut Vec<Finding>) {
     for file in tree.with_extension(".rs") {
         let code = code_of(&file.text);
@@ -41,8 +41,10 @@ pub(super) fn allows(tree: &Tree, findings: &mut Vec<Finding>) {
                 let end = code[at..].find(")]").map_or(code.len(), |length| at + length);
                 let inside = &code[at + start.len()..end];
                 let number = code[..at].matches('\n').count();
-                let is_for_tests =
-                    inside.split(',').all(|lint| ["clippy::unwrap_used", "clippy::expect_used"].contains(&lint.trim()));
+                let is_for_tests = inside.split(',').all(|lint| {
+                    ["clippy::unwrap_used", "clippy::expect_used", "clippy::print_stdout", "clippy::print_stderr"]
+                        .contains(&lint.trim())
+                });
                 let has_comment = lines.get(number).is_some_and(|line| line.contains("//"))
                     || number > 0 && lines.get(number - 1).is_some_and(|line| line.trim_start().starts_with("// "));
                 if !is_for_tests && !has_comment && !has_word(inside, "reason") {
