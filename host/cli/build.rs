@@ -1,0 +1,46 @@
+//! Embeds the guest SDK and the templates of new components in the binary: writes `embedded.rs` with the text of each
+//! file, for `src/sdk.rs`.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let here = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?);
+    let sdk = here.join("../../guest-sdk/rust");
+    let template = here.join("templates/rust");
+    let mut code = String::new();
+    code.push_str("/// The Rust SDK.\n");
+    code.push_str(&embed("RUST_SDK", &sdk, &["Cargo.toml", "README.md", "src", "wit"])?);
+    code.push_str("/// A new Rust component; `{{name}}` and its like are replaced.\n");
+    code.push_str(&embed("RUST_TEMPLATE", &template, &["Cargo.toml", "README.md", "gitignore", "job.toml", "src"])?);
+    fs::write(PathBuf::from(std::env::var("OUT_DIR")?).join("embedded.rs"), code)?;
+    Ok(())
+}
+
+fn embed(name: &str, root: &Path, entries: &[&str]) -> Result<String, Box<dyn Error>> {
+    println!("cargo:rerun-if-changed={}", root.display());
+    let mut files = Vec::new();
+    for entry in entries {
+        collect(&root.join(entry), entry, &mut files)?;
+    }
+    files.sort();
+    let mut code = format!("pub(crate) const {name}: &[EmbeddedFile] = &[\n");
+    for (path, full) in files {
+        code.push_str(&format!("    ({path:?}, include_str!({:?})),\n", full.canonicalize()?));
+    }
+    code.push_str("];\n");
+    Ok(code)
+}
+
+fn collect(full: &Path, path: &str, files: &mut Vec<(String, PathBuf)>) -> Result<(), Box<dyn Error>> {
+    if full.is_dir() {
+        for entry in fs::read_dir(full)? {
+            let name = entry?.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?;
+            collect(&full.join(&name), &format!("{path}/{name}"), files)?;
+        }
+    } else if full.is_file() {
+        files.push((path.to_owned(), full.to_owned()));
+    }
+    Ok(())
+}

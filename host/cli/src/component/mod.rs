@@ -1,0 +1,195 @@
+//! `weir component ...`: from source to a component in the store.
+
+mod build;
+mod describe;
+mod new;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use weir_plan::ComponentRef;
+use weir_sandbox::{Inspection, Sandbox, SandboxOptions};
+
+use crate::failure::{Exit, Failure};
+use crate::global::Global;
+use crate::store::{ComponentStore, Pushed, short};
+use crate::{files, output};
+
+/// Commands about components.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Write a crate for a new operator
+    New {
+        /// The language to write it in
+        #[arg(long, default_value = "rust")]
+        lang: String,
+        /// Its name, or the path of the folder to make, which ends with its name
+        name: PathBuf,
+    },
+    /// Build the operator in a folder into a component
+    Build {
+        /// The folder of its Cargo.toml
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+        /// Where to write the component [default: NAME.wasm in the folder]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Cargo's profile
+        #[arg(long, default_value = "release")]
+        profile: String,
+    },
+    /// Check that a file is a component Weir can run
+    Check {
+        /// The component
+        file: PathBuf,
+    },
+    /// Say what a component exports, imports and keeps
+    Inspect {
+        /// The component
+        file: PathBuf,
+    },
+    /// Put a component into the component store
+    Push {
+        /// The component
+        file: PathBuf,
+        /// The name to keep it under, instead of the one it carries
+        #[arg(long)]
+        name: Option<String>,
+        /// The version to keep it under, instead of the one it carries
+        #[arg(long)]
+        version: Option<String>,
+    },
+    /// List the components in the store
+    Ls,
+    /// Show a component of the store
+    Show {
+        /// NAME@VERSION
+        component: String,
+    },
+    /// Remove a component from the store
+    Rm {
+        /// NAME@VERSION
+        component: String,
+    },
+}
+
+pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
+    let store = ComponentStore::open(&global.data_dir);
+    match command {
+        Command::New { lang, name } => new::execute(&lang, &name, global),
+        Command::Build { dir, output, profile } => build::execute(&dir, output.as_deref(), &profile, global),
+        Command::Check { file } => check(&file, global),
+        Command::Inspect { file } => {
+            let inspection = inspect(&files::read(&file, "component")?, &file.display().to_string())?;
+            if global.json { output::print_json(&inspection) } else { output::print(&describe::text(&inspection)) }
+        }
+        Command::Push { file, name, version } => push(&store, &file, name, version, global),
+        Command::Ls => list(&store, global),
+        Command::Show { component } => show(&store, &component, global),
+        Command::Rm { component } => {
+            let (name, version) = parse_name(&component)?;
+            let removed = store.remove(&name, &version)?;
+            global.note(&format!("removed {}, digest {}", removed.full_name(), short(&removed.digest)));
+            Ok(())
+        }
+    }
+}
+
+/// What a component is made of, or why Weir does not take it.
+fn inspect(bytes: &[u8], file: &str) -> Result<Inspection, Failure> {
+    weir_sandbox::inspect(bytes).map_err(|error| refused(file, &error))
+}
+
+fn refused(file: &str, error: &weir_sandbox::SandboxError) -> Failure {
+    let text = error.to_string();
+    // The sandbox puts its hint behind the last semicolon.
+    let (reason, hint) = text.rsplit_once("; ").map_or((text.as_str(), None), |(reason, hint)| (reason, Some(hint)));
+    let failure = Failure::new("E0022", Exit::Refused, format!("cannot use {file} as a component: {reason}"));
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn check(file: &Path, global: &Global) -> anyhow::Result<()> {
+    let name = file.display().to_string();
+    let bytes = files::read(file, "component")?;
+    let sandbox =
+        Sandbox::new(SandboxOptions::default()).map_err(|error| Failure::new("E0022", Exit::Failed, error.to_string()))?;
+    let component = sandbox.take_in(&bytes).map_err(|error| refused(&name, &error))?;
+    if global.json {
+        return output::print_json(&json!({
+            "file": name, "digest": component.digest().to_string(), "name": component.name(), "portable": component.is_portable(),
+        }));
+    }
+    let called = component.name().unwrap_or("without a name");
+    output::print(&format!("{name}: good, {called}, digest {}\n", component.digest()))
+}
+
+fn push(
+    store: &ComponentStore,
+    file: &Path,
+    name: Option<String>,
+    version: Option<String>,
+    global: &Global,
+) -> anyhow::Result<()> {
+    let bytes = files::read(file, "component")?;
+    let inspection = inspect(&bytes, &file.display().to_string())?;
+    let carried = inspection.name.as_deref().and_then(|name| name.split_once('@'));
+    let name = name.or_else(|| carried.map(|(name, _)| name.to_owned()));
+    let version = version.or_else(|| carried.map(|(_, version)| version.to_owned()));
+    let (Some(name), Some(version)) = (name, version) else {
+        let message = format!("cannot push {}: it carries no name and version", file.display());
+        let hint = "give them: --name NAME --version VERSION (`weir component build` writes them into what it builds)";
+        return Err(Failure::new("E0020", Exit::Usage, message).hint(hint).into());
+    };
+    let (digest, already) = match store.push(&bytes, &name, &version)? {
+        Pushed::New(digest) => (digest, false),
+        Pushed::AlreadyThere(digest) => (digest, true),
+    };
+    if global.json {
+        let pushed = json!({ "name": name, "version": version, "digest": digest.to_string(), "already_there": already });
+        return output::print_json(&pushed);
+    }
+    let what = if already { "was already there" } else { "is in the store" };
+    global.note(&format!("{name}@{version} {what}; a job file names it with component = \"{name}@{version}\""));
+    output::print(&format!("{name}@{version} {digest}\n"))
+}
+
+fn list(store: &ComponentStore, global: &Global) -> anyhow::Result<()> {
+    let all = store.list()?;
+    if global.json {
+        return output::print_json(&all);
+    }
+    if all.is_empty() {
+        global.note("the component store is empty; `weir component push FILE` puts a component in it");
+        return Ok(());
+    }
+    let mut rows = vec![["NAME", "VERSION", "DIGEST", "SIZE", "PUSHED"].map(str::to_owned).to_vec()];
+    for stored in &all {
+        let digest = short(&stored.digest).to_owned();
+        let (size, pushed) = (output::size(stored.size_bytes), output::ago(stored.pushed_at_ms));
+        rows.push(vec![stored.name.clone(), stored.version.clone(), digest, size, pushed]);
+    }
+    output::print(&output::table(&rows))
+}
+
+fn show(store: &ComponentStore, component: &str, global: &Global) -> anyhow::Result<()> {
+    let (name, version) = parse_name(component)?;
+    let stored = store.get(&name, &version)?;
+    let found = store.resolve(&ComponentRef::Named { name, version }, Path::new(""))?;
+    let inspection = inspect(&found.bytes, &found.name)?;
+    if global.json {
+        return output::print_json(&json!({ "stored": stored, "inspection": inspection }));
+    }
+    let pushed = format!("{}, pushed {}\n", stored.full_name(), output::ago(stored.pushed_at_ms));
+    output::print(&format!("{pushed}{}", describe::text(&inspection)))
+}
+
+fn parse_name(component: &str) -> Result<(String, String), Failure> {
+    match component.split_once('@') {
+        Some((name, version)) => Ok((name.to_owned(), version.to_owned())),
+        None => Err(Failure::new("E0020", Exit::Usage, format!("`{component}` does not name a component of the store"))
+            .hint(format!("write NAME@VERSION, such as {component}@1.0.0; `weir component ls` lists what there is"))),
+    }
+}

@@ -1,0 +1,102 @@
+//! Flags that all commands have, and what they come to together with environment and configuration.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use crate::config::{COLOR, ConfigFile, DATA_DIR, LOG, Origin};
+use crate::failure::{Exit, Failure};
+use crate::output::{self, Colour};
+
+/// Flags of all commands.
+#[derive(clap::Args)]
+pub(crate) struct GlobalArgs {
+    /// Folder for components, checkpoints and the compile cache [env: WEIR_DATA_DIR]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    data_dir: Option<PathBuf>,
+    /// Print results as JSON
+    #[arg(long, global = true, help_heading = "Global options")]
+    json: bool,
+    /// Print no progress, only results and errors
+    #[arg(long, short, global = true, help_heading = "Global options")]
+    quiet: bool,
+    /// When to use colour: auto, always or never [env: WEIR_COLOR] [default: auto]
+    #[arg(long, global = true, value_name = "WHEN", hide_possible_values = true, help_heading = "Global options")]
+    color: Option<Colour>,
+    /// What to log to standard error, such as "info" or "weir_worker=debug" [env: WEIR_LOG] [default: warn]
+    #[arg(long, global = true, value_name = "FILTER", help_heading = "Global options")]
+    log: Option<String>,
+}
+
+/// What holds for all commands.
+pub(crate) struct Global {
+    /// Folder for what Weir keeps; absolute, may not exist yet.
+    pub(crate) data_dir: PathBuf,
+    /// Whether results are to be JSON.
+    pub(crate) json: bool,
+    /// Whether to keep silent about progress.
+    pub(crate) quiet: bool,
+    /// When to colour messages.
+    pub(crate) colour: Colour,
+    log: String,
+    /// Each setting with its value and origin, for `weir config show`.
+    pub(crate) origins: Vec<(&'static str, String, Origin)>,
+}
+
+impl Global {
+    pub(crate) fn new(args: GlobalArgs) -> anyhow::Result<Global> {
+        let env = |name: &str| std::env::var(name).ok();
+        let file = ConfigFile::find(&env)?;
+        let flag = args.data_dir.map(|path| path.to_string_lossy().into_owned());
+        let (data_dir, data_dir_origin) = match file.value(&DATA_DIR, flag, &env) {
+            Some(found) => found,
+            None => (default_data_dir(&env)?.to_string_lossy().into_owned(), Origin::Default),
+        };
+        let data_dir = std::path::absolute(&data_dir)?;
+        let flag = args.color.and_then(|color| color.to_possible_value()).map(|value| value.get_name().to_owned());
+        let (color, color_origin) = file.value(&COLOR, flag, &env).unwrap_or(("auto".to_owned(), Origin::Default));
+        let colour = Colour::from_str(&color, false).map_err(|_| {
+            let message = format!("`{color}` ({color_origin}) does not say when to use colour");
+            Failure::new("E0026", Exit::Usage, message).hint("valid: auto, always, never")
+        })?;
+        let (log, log_origin) = file.value(&LOG, args.log, &env).unwrap_or(("warn".to_owned(), Origin::Default));
+        log_filter(&log, &log_origin)?;
+        let origins = vec![
+            (DATA_DIR.key, data_dir.to_string_lossy().into_owned(), data_dir_origin),
+            (COLOR.key, color, color_origin),
+            (LOG.key, log.clone(), log_origin),
+        ];
+        Ok(Global { data_dir, json: args.json, quiet: args.quiet, colour, log, origins })
+    }
+
+    /// Sends log lines to standard error.
+    pub(crate) fn start_log(&self) {
+        let filter = log_filter(&self.log, &Origin::Default).unwrap_or_default();
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // Only a second call could fail.
+        let _ = lines.with_ansi(self.colour.on_stderr()).try_init();
+    }
+
+    /// Tells the user something that is not a result, unless they want silence.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet {
+            output::message(text, self.colour);
+        }
+    }
+}
+
+fn log_filter(filter: &str, origin: &Origin) -> Result<tracing_subscriber::EnvFilter, Failure> {
+    tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
+        Failure::new("E0026", Exit::Usage, format!("`{filter}` ({origin}) does not say what to log: {error}"))
+            .hint("write a level (error, warn, info, debug, trace), or levels of crates: \"warn,weir_worker=debug\"")
+    })
+}
+
+fn default_data_dir(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, Failure> {
+    let set = |name| env(name).filter(|value| Path::new(value).is_absolute()).map(PathBuf::from);
+    let share = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local").join("share")));
+    share.map(|share| share.join("weir")).ok_or_else(|| {
+        Failure::new("E0026", Exit::Usage, "cannot tell where to keep data: neither XDG_DATA_HOME nor HOME is set")
+            .hint("name a folder with --data-dir or WEIR_DATA_DIR")
+    })
+}

@@ -1,0 +1,106 @@
+//! `weir job ...`: what can be said of a job file without running it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use weir_plan::{CheckpointMode, Diagnostics, Job, OnError, VertexKind};
+
+use crate::global::Global;
+use crate::job_file::{self, JobFile, JobFileArgs};
+use crate::output;
+use crate::store::ComponentStore;
+
+/// Commands about jobs.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Check a job file, its connectors' settings and its components, and draw its graph
+    Check {
+        #[command(flatten)]
+        file: JobFileArgs,
+        /// Draw the graph in Graphviz' dot language
+        #[arg(long, conflicts_with = "json")]
+        dot: bool,
+    },
+}
+
+pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
+    let Command::Check { file, dot } = command;
+    let JobFile { job, folder, .. } = job_file::load(&file, global)?;
+    let digests = check(&job, &folder, global)?;
+    match (global.json, dot) {
+        (true, _) => output::print_json(&as_json(&job, &digests)),
+        (false, true) => output::print(&job.to_dot()),
+        (false, false) => output::print(&job.to_text()),
+    }
+}
+
+/// Checks what the job file alone cannot tell: connectors' settings and components. Gives the digests of the components
+/// by uid. What only shows when a component opens (its configuration) is not checked.
+fn check(job: &Job, folder: &Path, global: &Global) -> Result<BTreeMap<String, String>, Diagnostics> {
+    let mut problems = weir_worker::check_connectors(job, folder).err().unwrap_or_default();
+    let store = ComponentStore::open(&global.data_dir);
+    let mut digests = BTreeMap::new();
+    for vertex in &job.vertices {
+        let VertexKind::Operator(spec) = &vertex.kind else { continue };
+        let mut refused = |message: &str, hint: Option<&str>| {
+            problems.extend(job.diagnostic(&vertex.uid, "component", message, hint));
+        };
+        match store.resolve(&spec.component, folder) {
+            Err(failure) => refused(&failure.message, failure.hint.as_deref()),
+            Ok(found) => match weir_sandbox::inspect(&found.bytes) {
+                Err(error) => refused(&format!("{}: {error}", found.name), None),
+                Ok(_) => drop(digests.insert(vertex.uid.clone(), found.digest.to_string())),
+            },
+        }
+    }
+    if problems.is_empty() { Ok(digests) } else { Err(problems) }
+}
+
+fn as_json(job: &Job, digests: &BTreeMap<String, String>) -> Value {
+    let uid = |vertex: &usize| job.vertices[*vertex].uid.clone();
+    let vertices: Vec<Value> = (0..job.vertices.len()).map(|vertex| vertex_json(job, vertex, digests)).collect();
+    let edge_json = |(index, edge): (usize, &weir_plan::Edge)| {
+        json!({
+            "from": uid(&edge.from), "output": job.port_name(edge), "to": uid(&edge.to), "input": edge.input,
+            "exchange": edge.exchange.to_string(), "chained": job.edge_is_chained(index),
+        })
+    };
+    let chains = job.chains();
+    let chain_json = |chain: &weir_plan::Chain| json!({ "vertices": chain.vertices.iter().map(uid).collect::<Vec<_>>(), "parallelism": chain.parallelism });
+    let warning_json = |warning: &weir_plan::Diagnostic| warning.to_string();
+    json!({
+        "job": job.name,
+        "parallelism": job.parallelism,
+        "key_groups": job.key_groups,
+        "checkpoint": {
+            "interval_ms": job.checkpoint.interval.map(|interval| u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)),
+            "mode": match job.checkpoint.mode {
+                CheckpointMode::ExactlyOnce => "exactly-once",
+                CheckpointMode::AtLeastOnce => "at-least-once",
+            },
+            "retained": job.checkpoint.retained,
+            "storage": job.checkpoint.storage,
+        },
+        "vertices": vertices,
+        "edges": job.edges.iter().enumerate().map(edge_json).collect::<Vec<_>>(),
+        "chains": chains.iter().map(chain_json).collect::<Vec<_>>(),
+        "warnings": job.warnings().iter().map(warning_json).collect::<Vec<_>>(),
+    })
+}
+
+fn vertex_json(job: &Job, vertex: usize, digests: &BTreeMap<String, String>) -> Value {
+    let described = &job.vertices[vertex];
+    let mut value = match &described.kind {
+        VertexKind::Source(spec) => json!({ "kind": "source", "connector": spec.connector, "settings": spec.settings }),
+        VertexKind::Sink(spec) => json!({ "kind": "sink", "connector": spec.connector, "settings": spec.settings }),
+        VertexKind::Operator(spec) => json!({
+            "kind": "operator", "component": spec.component.to_string(), "digest": digests.get(&described.uid),
+            "keyed": job.is_keyed(vertex), "config": spec.config, "outputs": spec.outputs,
+            "on_error": match spec.on_error { OnError::Fail => "fail", OnError::DeadLetter => "dead_letter" },
+        }),
+    };
+    value["id"] = json!(described.uid);
+    value["parallelism"] = json!(described.parallelism);
+    value
+}

@@ -1,0 +1,55 @@
+//! A job file on disk: found, read, checked; with the flags that name it.
+
+use std::path::{Path, PathBuf};
+
+use weir_plan::Job;
+
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::global::Global;
+
+/// Flags of all commands that take a job file.
+#[derive(clap::Args)]
+pub(crate) struct JobFileArgs {
+    /// The job file
+    #[arg(value_name = "JOB")]
+    pub(crate) path: PathBuf,
+    /// Set a value of the job file, such as source.log.path=/var/log/access.log; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// A job file that has been read and checked.
+pub(crate) struct JobFile {
+    pub(crate) job: Job,
+    /// Its path, absolute.
+    pub(crate) path: PathBuf,
+    /// Its folder: relative paths in it start here.
+    pub(crate) folder: PathBuf,
+}
+
+/// Reads and checks a job file. What is odd about it but no error is told to the user.
+pub(crate) fn load(args: &JobFileArgs, global: &Global) -> anyhow::Result<JobFile> {
+    let bytes = files::read(&args.path, "job file")?;
+    let name = args.path.display().to_string();
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        Failure::new("E0001", Exit::Usage, format!("cannot read the job file {name}: line {line} is not UTF-8"))
+    })?;
+    let overrides = args.set.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>()?;
+    let job = weir_plan::load(&name, &text, &overrides, &|name| std::env::var(name).ok())?;
+    if !job.warnings().is_empty() {
+        global.note(&format!("{}\n", job.warnings()));
+    }
+    let path = std::path::absolute(&args.path)?;
+    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+    Ok(JobFile { job, path, folder })
+}
+
+fn parse_set(flag: &str) -> Result<(String, String), Failure> {
+    match flag.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        _ => Err(Failure::new("E0006", Exit::Usage, format!("`--set {flag}` sets nothing: expected KEY=VALUE"))
+            .hint("for example --set source.log.path=/var/log/access.log or --set job.parallelism=4")),
+    }
+}

@@ -1,0 +1,104 @@
+//! The `weir` binary: arguments, configuration, wiring. What it wires is in the other crates. A library, so that a binary with
+//! operators linked in natively can be the same in all else.
+//!
+//! Owns what users see of Weir on a terminal: commands, messages, exit codes, the component store on disk. Results go to
+//! standard output, progress and messages to standard error.
+
+mod checkpoint;
+mod component;
+mod config;
+mod config_show;
+mod failure;
+mod files;
+mod global;
+mod job;
+mod job_file;
+mod output;
+mod run;
+mod sdk;
+mod store;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::failure::report;
+use crate::global::{Global, GlobalArgs};
+
+/// Runs stream operators written in any language, exactly-once.
+#[derive(Parser)]
+#[command(name = "weir", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a job in this process. The same command again goes on from the last checkpoint.
+    Run(run::Args),
+    /// Check job files.
+    #[command(subcommand)]
+    Job(job::Command),
+    /// Make, check and keep components.
+    #[command(subcommand)]
+    Component(component::Command),
+    /// Look at the checkpoints of a job.
+    #[command(subcommand)]
+    Checkpoint(checkpoint::Command),
+    /// Show the configuration and where each value comes from.
+    #[command(subcommand)]
+    Config(config_show::Command),
+    /// Print a shell's completion script.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Operators that run natively instead of their component, by uid: for measuring what the sandbox costs. Empty in `weir`.
+pub type Native = BTreeMap<String, Arc<dyn weir_task::InstanceFactory>>;
+
+/// Does what the process's arguments say; the whole of the binary.
+pub fn main_with(native: &Native) -> ExitCode {
+    let cli = Cli::parse();
+    let global = match Global::new(cli.global) {
+        Ok(global) => global,
+        Err(error) => return report(&error, output::Colour::Auto),
+    };
+    global.start_log();
+    match execute(cli.command, &global, native) {
+        Ok(code) => code,
+        Err(error) => report(&error, global.colour),
+    }
+}
+
+fn execute(command: Command, global: &Global, native: &Native) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(args) => return run::execute(&args, global, native),
+        Command::Job(command) => job::execute(command, global)?,
+        Command::Component(command) => component::execute(command, global)?,
+        Command::Checkpoint(command) => checkpoint::execute(command, global)?,
+        Command::Config(command) => config_show::execute(command, global)?,
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "weir", &mut script);
+            output::print(&String::from_utf8_lossy(&script))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,153 @@
+//! Standard output for results, standard error for messages. Plain where it is not a terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::builder::styling::{AnsiColor, Style};
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Colour {
+    /// Whether standard error is coloured.
+    pub(crate) fn on_stderr(self) -> bool {
+        match self {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        }
+    }
+}
+
+/// Writes a result.
+///
+/// # Errors
+/// If standard output is closed or full.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes one JSON document as a result.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Writes a message, its errors, warnings and hints marked with colour. That it cannot be written is no error.
+pub(crate) fn message(text: &str, colour: Colour) {
+    let text = if colour.on_stderr() { coloured(text) } else { text.to_owned() };
+    let mut err = io::stderr().lock();
+    let _ = writeln!(err, "{}", text.trim_end());
+}
+
+fn coloured(text: &str) -> String {
+    let bold = |colour: AnsiColor| Style::new().bold().fg_color(Some(colour.into()));
+    let mut marked = String::new();
+    for line in text.split_inclusive('\n') {
+        let end = line.find(':').map_or(0, |colon| colon + 1);
+        let (style, end) = match line {
+            _ if line.starts_with("error") => (bold(AnsiColor::Red), end),
+            _ if line.starts_with("warning:") => (bold(AnsiColor::Yellow), end),
+            _ if line.trim_start().starts_with("= hint:") => (bold(AnsiColor::Cyan), end),
+            _ if line.trim_start().starts_with('^') || line.trim_start().starts_with("| ") => {
+                (Style::new().fg_color(Some(AnsiColor::Red.into())), line.trim_end().len())
+            }
+            _ => (Style::new(), 0),
+        };
+        marked.push_str(&format!("{style}{}{style:#}{}", &line[..end], &line[end..]));
+    }
+    marked
+}
+
+/// Whether the error is that nobody reads our standard output any more (`weir ... | head`).
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Rows as columns of text. The first row is the header.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A size for people: "1.2 MiB".
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// How long ago a moment was, for people. `at_ms` is in milliseconds since the Unix epoch.
+pub(crate) fn ago(at_ms: u64) -> String {
+    let seconds = now_ms().saturating_sub(at_ms) / 1_000;
+    let (number, unit) = match seconds {
+        0..60 => return "just now".to_owned(),
+        60..3_600 => (seconds / 60, "minute"),
+        3_600..86_400 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    format!("{number} {unit}{} ago", if number == 1 { "" } else { "s" })
+}
+
+/// Milliseconds since the Unix epoch.
+pub(crate) fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        assert_eq!(
+            table(&[row(["NAME", "SIZE"]), row(["a", "1 B"]), row(["longer", ""])]),
+            "NAME    SIZE\na       1 B\nlonger\n"
+        );
+    }
+
+    #[test]
+    fn sizes_and_ages_are_for_people() {
+        assert_eq!([size(0), size(1023), size(1536), size(5 << 40)], ["0 B", "1023 B", "1.5 KiB", "5.0 TiB"]);
+        let now = now_ms();
+        assert_eq!(ago(now), "just now");
+        assert_eq!(ago(now - 61_000), "1 minute ago");
+        assert_eq!(ago(now - 3 * 86_400_000), "3 days ago");
+    }
+
+    #[test]
+    fn colour_changes_no_text() {
+        let plain = "error[E0002]: a: b\n --> x:1:1\n  |\n1 | a\n  | ^\n  = hint: c\n";
+        let mut stripped = String::new();
+        let mut in_code = false;
+        for character in coloured(plain).chars() {
+            match character {
+                '\u{1b}' => in_code = true,
+                'm' if in_code => in_code = false,
+                _ if !in_code => stripped.push(character),
+                _ => {}
+            }
+        }
+        assert_eq!(stripped, plain);
+    }
+}

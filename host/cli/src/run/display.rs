@@ -1,0 +1,164 @@
+//! What `weir run` shows to people: one line that is kept up to date on a terminal, plain lines now and then elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use weir_model::{CheckpointId, Timestamp, WATERMARK_END, WATERMARK_START};
+use weir_plan::Job;
+use weir_worker::{Notice, PreparedJob, Progress};
+
+use super::summary;
+use crate::global::Global;
+use crate::output::{self, Colour};
+
+/// Time between plain lines where nobody can see one being updated.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The lines on standard error.
+pub(super) struct Display {
+    job: String,
+    quiet: bool,
+    colour: Colour,
+    on_terminal: bool,
+    /// A status line stands at the cursor.
+    has_status: bool,
+    plain_at: Option<Instant>,
+    started: Instant,
+}
+
+impl Display {
+    pub(super) fn new(global: &Global, job: &Job) -> Display {
+        Display {
+            job: job.name.clone(),
+            quiet: global.quiet,
+            colour: global.colour,
+            on_terminal: io::stderr().is_terminal(),
+            has_status: false,
+            plain_at: None,
+            started: Instant::now(),
+        }
+    }
+
+    /// Says what the job reads and writes, and what it promises.
+    pub(super) fn begin(&mut self, prepared: &PreparedJob, tracking: &str) {
+        for line in prepared.connectors() {
+            self.say(&format!("{:>12}  {} ({})", line.uid, line.description, line.promise));
+        }
+        tracing::info!(tracking, "how written pages are found");
+    }
+
+    pub(super) fn notice(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Started { attempt, from: None } => self.say(&format!("{}: started (attempt {attempt})", self.job)),
+            Notice::Started { attempt, from: Some(checkpoint) } => {
+                self.say(&format!("{}: resumed from checkpoint {checkpoint} (attempt {attempt})", self.job));
+            }
+            Notice::FellBack { checkpoint, reason } => self.say(&format!(
+                "warning: checkpoint {checkpoint} cannot be used, so an older one is: {reason}; \
+                 output that was committed after the older one will be written again"
+            )),
+            Notice::Progress(progress) => self.status(progress),
+            // The next status line has it.
+            Notice::Completed { .. } => {}
+            Notice::CheckpointFailed { checkpoint, reason } => {
+                self.say(&format!("warning: checkpoint {checkpoint} failed: {reason}"))
+            }
+            Notice::Restarting { reason, delay } => {
+                self.say(&format!("warning: {reason}; restarting from the last checkpoint in {delay:.1?}"));
+            }
+            Notice::Stopping => {}
+        }
+    }
+
+    fn status(&mut self, progress: &Progress) {
+        if self.quiet {
+            return;
+        }
+        let line = self.status_line(progress);
+        if self.on_terminal {
+            // Return to the line's start and clear what is left of the longer one before.
+            eprint_raw(&format!("\r\x1b[2K{line}"));
+            self.has_status = true;
+        } else if self.plain_at.is_none_or(|at| at.elapsed() >= PLAIN_INTERVAL) {
+            self.plain_at = Some(Instant::now());
+            output::message(&line, self.colour);
+        }
+    }
+
+    fn status_line(&self, progress: &Progress) -> String {
+        let checkpoint = match &progress.checkpoint {
+            Some(last) => format!("checkpoint {}: {:.0?}, {}", last.id, round(last.duration), output::size(last.bytes)),
+            None => "no checkpoint yet".to_owned(),
+        };
+        format!(
+            "{}: {} rows, {} rows/s | watermark {} | {checkpoint}",
+            self.job,
+            summary::number(progress.rows_read),
+            summary::number(progress.rows_per_second as u64),
+            watermark(progress.watermark),
+        )
+    }
+
+    /// Leaves the status line as it is.
+    pub(super) fn end(&mut self) {
+        if std::mem::take(&mut self.has_status) {
+            eprint_raw("\n");
+        }
+    }
+
+    pub(super) fn summary(&mut self, how: &str, progress: Option<&Progress>) -> anyhow::Result<()> {
+        if self.quiet {
+            return Ok(());
+        }
+        let took = self.started.elapsed();
+        let text = match progress {
+            Some(progress) => summary::text(&self.job, how, progress, took),
+            None => format!("{}: {how} between two executions\n", self.job),
+        };
+        output::message(&text, self.colour);
+        if how == "stopped" {
+            output::message("run the same command again to go on from here", self.colour);
+        }
+        Ok(())
+    }
+
+    pub(super) fn already_finished(&mut self, checkpoint: CheckpointId, at_ms: u64) -> anyhow::Result<()> {
+        let text = format!(
+            "{}: had finished already, {} (checkpoint {checkpoint}); nothing was done\n  = hint: --fresh starts over",
+            self.job,
+            output::ago(at_ms)
+        );
+        output::message(&text, self.colour);
+        Ok(())
+    }
+
+    fn say(&mut self, text: &str) {
+        if self.quiet {
+            return;
+        }
+        self.end();
+        output::message(text, self.colour);
+    }
+}
+
+fn eprint_raw(text: &str) {
+    let mut err = io::stderr().lock();
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}
+
+/// A duration without digits that nobody reads.
+fn round(duration: Duration) -> Duration {
+    match duration.as_millis() {
+        0 => duration,
+        _ => Duration::from_millis(duration.as_millis() as u64),
+    }
+}
+
+/// Event time for people.
+fn watermark(watermark: Timestamp) -> String {
+    match watermark {
+        WATERMARK_START => "-".to_owned(),
+        WATERMARK_END => "end".to_owned(),
+        time => summary::time(time),
+    }
+}
