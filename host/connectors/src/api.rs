@@ -117,7 +117,7 @@ pub trait Sink: Send {
     /// Makes a committable visible. Idempotent; also takes those of other subtasks and attempts.
     fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError>;
 
-    /// At the start of an execution, before any `write`, on every subtask: removes leftovers of earlier attempts. `keep` is every
+    /// At the start of an execution, on every subtask before its first `write`: removes leftovers of earlier executions. `keep` is every
     /// committable in the checkpoint, of all subtasks of this sink (empty where there is no checkpoint).
     fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError>;
 }

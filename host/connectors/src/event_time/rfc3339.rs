@@ -23,9 +23,8 @@ pub(super) fn parse(text: &[u8]) -> Option<Timestamp> {
         if digits == 0 {
             return None;
         }
-        for at in 0..3 {
-            millis = millis * 10 + if at < digits { i64::from(fraction[at] - b'0') } else { 0 };
-        }
+        let padded = fraction[..digits].iter().chain(std::iter::repeat(&b'0'));
+        millis = padded.take(3).fold(0, |millis, digit| millis * 10 + i64::from(digit - b'0'));
         rest = &fraction[digits..];
     }
     let offset_minutes = if let b"Z" | b"z" = rest { 0 } else { offset_minutes(rest)? };

@@ -139,13 +139,19 @@ impl Generator {
         self.splits = mine.map(|number| Split { number, local: 0, end: end(number) }).collect();
     }
 
+    /// Subtasks that have a split, which share the rate. Those are the first ones.
+    fn sharers(&self) -> u32 {
+        self.parallelism.min(self.splits_total as u32)
+    }
+
     /// How many rows the rate allows now.
     fn allowance(&self) -> u64 {
         let Some(rate) = self.settled.rows_per_second else { return u64::MAX };
         let Some((since, given)) = self.paced else { return 0 };
         // This subtask's share of all rows that are due, rounded so that the shares add up to the whole.
         let due = since.elapsed().as_nanos() * u128::from(rate) / 1_000_000_000;
-        let share = (due + u128::from(self.parallelism - 1 - self.index)) / u128::from(self.parallelism);
+        let sharers = self.sharers();
+        let share = (due + u128::from(sharers - 1 - self.index)) / u128::from(sharers);
         u64::try_from(share).unwrap_or(u64::MAX).saturating_sub(given)
     }
 
@@ -247,7 +253,7 @@ impl Source for Generator {
         let rows = fitting.min(left).min(self.allowance());
         if rows == 0 {
             let rate = self.settled.rows_per_second.unwrap_or(1);
-            let row = Duration::from_secs_f64(f64::from(self.parallelism) / rate as f64);
+            let row = Duration::from_secs_f64(f64::from(self.sharers()) / rate as f64);
             return Ok(Polled::Idle { retry_in: row.clamp(Duration::from_millis(1), RATE_WAIT_MAX) });
         }
         self.fill(next, rows, batch);

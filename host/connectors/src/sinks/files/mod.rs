@@ -159,17 +159,16 @@ impl Sink for FileSink {
 
     fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
         let keep = keep.iter().map(Committable::from_json).collect::<Result<Vec<_>, _>>()?;
-        // One subtask cleans up for all; the others may already have begun files of this attempt.
-        if self.context.index > 0 {
-            return Ok(());
-        }
         let folder = self.folder.join(PENDING);
         let failed = |error| ConnectorError::io("list the folder", &folder, error);
         for entry in fs::read_dir(&folder).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
-            let Some(attempt) = name.to_str().and_then(|name| attempt_of(name, &self.uid)) else { continue };
+            let Some(subtask) = name.to_str().and_then(|name| subtask_of(name, &self.uid)) else { continue };
             let is_kept = keep.iter().any(|kept| *kept.from == *name && is_same_folder(&kept.folder, &self.folder));
-            if attempt < self.context.attempt.0 && !is_kept {
+            // Each cleans up after its predecessor, whatever the attempt: numbers begin again with --fresh. The others may already
+            // have begun files. Those of subtasks that are no more fall to the first.
+            let is_mine = subtask == self.context.index || self.context.index == 0 && subtask >= self.context.parallelism;
+            if is_mine && !is_kept {
                 let path = folder.join(&name);
                 fs::remove_file(&path).map_err(|error| ConnectorError::io("remove the unfinished file", &path, error))?;
             }
@@ -197,12 +196,13 @@ fn note_failure(failure: &Failure, reason: String) {
     failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
 }
 
-/// The attempt in the name of a pending file, if it is one of the sink called `uid`.
-fn attempt_of(name: &str, uid: &str) -> Option<u64> {
+/// The subtask in the name of a pending file, if it is one of the sink called `uid`.
+fn subtask_of(name: &str, uid: &str) -> Option<u32> {
     let mut parts = name.strip_prefix(uid)?.strip_prefix('~')?.split('~');
-    let attempt = parts.next()?.parse().ok()?;
-    let (_index, _number): (u32, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    parts.next().is_none().then_some(attempt)
+    let _attempt: u64 = parts.next()?.parse().ok()?;
+    let subtask = parts.next()?.parse().ok()?;
+    let _number: u64 = parts.next()?.parse().ok()?;
+    parts.next().is_none().then_some(subtask)
 }
 
 fn is_same_folder(a: &Path, b: &Path) -> bool {

@@ -159,14 +159,19 @@ fn recovery_removes_leftovers_of_this_sink_and_nothing_else() {
     leave("other", 0, 1);
     leave("out~1~0~0", 0, 1);
     leave("out", 1, 3);
+    leave("out", 5, 1);
     fs::write(folder.path().join(PENDING).join("out~notes"), "").unwrap();
-    open(folder.path(), "out", 1, 3).recover(std::slice::from_ref(&kept)).unwrap();
-    assert_eq!(pending(folder.path()), 7, "only the first subtask cleans up");
-    open(folder.path(), "out", 0, 3).recover(std::slice::from_ref(&kept)).unwrap();
+    // As after --fresh: the attempts of the leftovers may be as high or higher.
+    let mut first = open(folder.path(), "out", 0, 1);
+    let mut second = open(folder.path(), "out", 1, 1);
+    first.recover(std::slice::from_ref(&kept)).unwrap();
+    assert_eq!(pending(folder.path()), 6, "its own and those of subtasks that are no more");
+    first.write(rows(&["y"]).view()).unwrap();
+    second.recover(std::slice::from_ref(&kept)).unwrap();
     let mut left: Vec<_> =
         fs::read_dir(folder.path().join(PENDING)).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     left.sort();
-    assert_eq!(left, ["other~1~0~0", "out%7e1%7e0%7e0~1~0~0", "out~1~1~0", "out~3~1~0", "out~notes"]);
+    assert_eq!(left, ["other~1~0~0", "out%7e1%7e0%7e0~1~0~0", "out~1~0~0", "out~1~1~0", "out~notes"]);
     open(folder.path(), "out", 0, 4).commit(&kept).unwrap();
     assert_eq!(content(folder.path()), "x\n");
 }

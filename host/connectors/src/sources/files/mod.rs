@@ -1,4 +1,17 @@
 //! The `file` source: lines of files, read once to their ends or followed as they grow.
+//!
+//! | setting | default | |
+//! |---|---|---|
+//! | `path` | required | a file, a folder (its files, not its sub-folders or hidden files) or a glob |
+//! | `follow` | `false` | go on reading as files grow, through rotation; never ends |
+//! | `keep_empty` | `false` | empty lines become rows |
+//! | `long_lines` | `"fail"` | or `"skip"`: lines over `limits::VALUE_BYTES_MAX` are left out, counted and logged |
+//! | `start` | `"beginning"` | or `"end"`; with `follow`: what is there at the very first start is not read |
+//! | `rotate_wait` | `"5s"` | with `follow`: how long a file is read on after it was rotated away |
+//! | `lost_files` | `"fail"` | or `"skip"`; with `follow`: a half-read file that is gone after a stop is let go |
+//!
+//! With `follow`, a new file that begins with the same 1,024 bytes as a known one is taken for a copy of it (rotation by
+//! copying or compressing) and is not read again.
 
 mod bounded;
 mod discover;

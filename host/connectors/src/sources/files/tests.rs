@@ -23,14 +23,14 @@ impl Random {
     }
 }
 
-fn factory(path: &Path, more: Value) -> FileSourceFactory {
+fn factory(path: &Path, more: &Value) -> FileSourceFactory {
     let mut settings = json!({"path": path.to_str().unwrap()});
     settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     FileSourceFactory::from_settings(settings.as_object().unwrap()).unwrap()
 }
 
 fn following(path: &Path) -> FileSourceFactory {
-    factory(path, json!({"follow": true, "rotate_wait": "0s"}))
+    factory(path, &json!({"follow": true, "rotate_wait": "0s"}))
 }
 
 /// Positions as a manifest keeps them.
@@ -76,7 +76,7 @@ fn drain(source: &mut dyn Source) -> Result<Vec<String>, ConnectorError> {
 }
 
 fn read_all(path: &Path) -> Result<Vec<String>, ConnectorError> {
-    drain(&mut *factory(path, json!({})).create(0, 1)?)
+    drain(&mut *factory(path, &json!({})).create(0, 1)?)
 }
 
 /// Polls until `count` rows have come.
@@ -129,7 +129,7 @@ fn any_polls_and_restores_of_any_files_give_each_line_once_and_in_order() {
             fs::write(folder.path().join(&name), bytes).unwrap();
             expected.insert(name, wanted);
         }
-        let factory = factory(folder.path(), json!({}));
+        let factory = factory(folder.path(), &json!({}));
         let (mut found, mut splits, mut rows) = (BTreeMap::<String, Vec<String>>::new(), BTreeMap::new(), Batch::default());
         for round in 0.. {
             let parallelism = 1 + random.below(3) as u32;
@@ -221,7 +221,7 @@ fn a_path_that_means_no_file_is_named() {
 fn what_changed_since_the_checkpoint_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
-    let factory = factory(folder.path(), json!({}));
+    let factory = factory(folder.path(), &json!({}));
     let restored = |content: Option<&str>, splits: &BTreeMap<String, Value>| {
         content.map_or_else(|| fs::rename(&path, folder.path().join("y")), |content| fs::write(&path, content)).unwrap();
         let mut source = factory.create(0, 1)?;
@@ -256,7 +256,7 @@ fn s25_a_line_beyond_the_limit_fails_or_is_left_out_as_asked() {
             matches!(error, ConnectorError::LongLine { offset: 7, .. }) && error.to_string().contains("long_lines"),
             "{error}"
         );
-        let mut source = factory(&path, json!({"long_lines": "skip"})).create(0, 1).unwrap();
+        let mut source = factory(&path, &json!({"long_lines": "skip"})).create(0, 1).unwrap();
         assert_eq!(drain(&mut *source).unwrap(), ["before", "after"]);
     }
 }
@@ -280,7 +280,7 @@ fn following_from_the_end_takes_only_what_is_added() {
     append(&folder.path().join("x.log"), "old\n");
     fs::write(folder.path().join("old.gz"), gzip(b"old\n", 1)).unwrap();
     let settings = json!({"follow": true, "start": "end", "rotate_wait": "0s"});
-    let mut source = factory(folder.path(), settings).create(0, 1).unwrap();
+    let mut source = factory(folder.path(), &settings).create(0, 1).unwrap();
     nothing_comes(&mut *source);
     append(&folder.path().join("x.log"), "new\n");
     append(&folder.path().join("y.log"), "also new\n");
@@ -433,7 +433,7 @@ fn a_half_read_file_that_is_gone_is_an_error_unless_told_to_skip() {
     append(&path, "other\n");
     let error = following(&path).create(0, 1).unwrap().restore(&splits).unwrap_err().to_string();
     assert!(error.contains("x.log") && error.contains("lost_files"), "{error}");
-    let skipping = factory(&path, json!({"follow": true, "lost_files": "skip"}));
+    let skipping = factory(&path, &json!({"follow": true, "lost_files": "skip"}));
     let mut source = skipping.create(0, 1).unwrap();
     source.restore(&splits).unwrap();
     assert_eq!(wait_for(&mut *source, 1), ["other"]);

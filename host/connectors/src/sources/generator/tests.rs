@@ -2,13 +2,16 @@
 
 use super::*;
 
-fn factory(settings: Value) -> GeneratorFactory {
+fn factory(settings: &Value) -> GeneratorFactory {
     GeneratorFactory::from_settings(settings.as_object().unwrap()).unwrap()
 }
 
-fn generator(settings: Value, index: u32, parallelism: u32) -> Generator {
+fn generator(settings: &Value, index: u32, parallelism: u32) -> Generator {
     Generator::new(factory(settings).0, index, parallelism)
 }
+
+/// Timestamp, key, value.
+type Row = (i64, Vec<u8>, Vec<u8>);
 
 /// Gen.java, line by line.
 struct Gen {
@@ -37,7 +40,7 @@ impl Gen {
         Gen { k, p, ts_num, ts_den, prefill, value }
     }
 
-    fn next(&self, i: u64) -> (i64, Vec<u8>, Vec<u8>) {
+    fn next(&self, i: u64) -> Row {
         let split_size = COUNT / self.p;
         let local = i % split_size;
         let key = if self.prefill && local < self.k / self.p {
@@ -132,7 +135,7 @@ fn rows_are_those_that_java_gives() {
         let split = i / (COUNT / p);
         let settings =
             json!({"keys": k, "value_bytes": value_bytes, "ts_numerator": num, "ts_denominator": den, "prefill": prefill});
-        let mut generator = generator(settings, split as u32, p as u32);
+        let mut generator = generator(&settings, split as u32, p as u32);
         let splits = (0..p).map(|s| (s.to_string(), json!({"next": i % (COUNT / p), "splits": p}))).collect();
         generator.restore(&splits).unwrap();
         let mut rows = Batch::default();
@@ -146,7 +149,7 @@ fn rows_are_those_that_java_gives() {
 fn the_first_rows_of_all_splits_hash_to_what_java_says() {
     let (mut hash, mut rows) = (0_u64, Batch::default());
     for split in 0..4 {
-        let mut generator = generator(json!({"keys": 10_000, "prefill": true}), split, 4);
+        let mut generator = generator(&json!({"keys": 10_000, "prefill": true}), split, 4);
         rows.clear();
         while rows.len() < 5_000 {
             let left = 5_000 - rows.len();
@@ -170,14 +173,14 @@ fn any_polls_and_restores_at_any_parallelism_give_each_row_once_and_in_order() {
         let (num, den, value_bytes, prefill) = (random(3, 50), 1 + random(4, 50), 8 + random(5, 70) as usize, random(6, 2) == 0);
         let settings = json!({"rows": rows_total, "keys": k, "splits": p, "value_bytes": value_bytes, "prefill": prefill,
             "ts_numerator": num, "ts_denominator": den, "start": 1_000});
-        let mut found: BTreeMap<u64, Vec<(i64, Vec<u8>, Vec<u8>)>> = BTreeMap::new();
+        let mut found: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
         let mut splits = BTreeMap::new();
         let mut rows = Batch::default();
         for round in 0..100 {
             let parallelism = 1 + random(10 + round, 4) as u32;
             let (mut next, mut ended) = (BTreeMap::new(), 0);
             for index in 0..parallelism {
-                let mut generator = generator(settings.clone(), index, parallelism);
+                let mut generator = generator(&settings, index, parallelism);
                 if round > 0 {
                     generator.restore(&splits).unwrap();
                 }
@@ -204,7 +207,7 @@ fn any_polls_and_restores_at_any_parallelism_give_each_row_once_and_in_order() {
         for split in 0..p {
             let rows = rows_total / p + u64::from(split < rows_total % p);
             let first = split * (COUNT / p);
-            let shifted = |(ts, key, value): (i64, Vec<u8>, Vec<u8>)| (ts + 1_000, key, value);
+            let shifted = |(ts, key, value): Row| (ts + 1_000, key, value);
             let expected: Vec<_> = (first..first + rows).map(|i| shifted(gen_java.next(i))).collect();
             assert_eq!(found.remove(&split).unwrap_or_default(), expected, "seed {seed}, split {split}");
         }
@@ -214,7 +217,7 @@ fn any_polls_and_restores_at_any_parallelism_give_each_row_once_and_in_order() {
 #[test]
 fn a_rate_is_held_without_drift_and_shared_by_subtasks() {
     let started = Instant::now();
-    let mut generators: Vec<Generator> = (0..3).map(|i| generator(json!({"rows_per_second": 10_000}), i, 3)).collect();
+    let mut generators: Vec<Generator> = (0..3).map(|i| generator(&json!({"rows_per_second": 10_000}), i, 3)).collect();
     let (mut rows, mut given) = (Batch::default(), 0);
     while given < 1_000 {
         for generator in &mut generators {
@@ -233,7 +236,7 @@ fn a_rate_is_held_without_drift_and_shared_by_subtasks() {
 #[test]
 fn a_checkpoint_that_does_not_fit_is_refused() {
     let position = |value: Value| BTreeMap::from([("0".to_owned(), value)]);
-    let mut generator = generator(json!({"splits": 2}), 0, 1);
+    let mut generator = generator(&json!({"splits": 2}), 0, 1);
     let error = generator.restore(&position(json!({"next": 5, "splits": 3}))).unwrap_err().to_string();
     assert!(error.contains("3 splits") && error.contains("splits = 2"), "{error}");
     assert!(generator.restore(&position(json!({"offset": 5}))).is_err());
