@@ -71,6 +71,14 @@ macro_rules! __lifecycle {
             ::std::thread_local! {
                 static INSTANCE: $crate::guest::Slot<$operator> = const { ::std::cell::RefCell::new(::std::option::Option::None) };
             }
+            /// The name the component carries in itself; the host reads this section.
+            const NAME: &str = ::std::concat!(::std::env!("CARGO_PKG_NAME"), "@", ::std::env!("CARGO_PKG_VERSION"));
+            #[used]
+            #[unsafe(link_section = "weir:component")]
+            static NAME_SECTION: [u8; NAME.len()] = match NAME.as_bytes().first_chunk() {
+                ::std::option::Option::Some(name) => *name,
+                ::std::option::Option::None => ::std::unreachable!(),
+            };
             struct Component;
             impl $crate::bindings::exports::weir::operator::lifecycle::Guest for Component {
                 fn open(context: $crate::Context) -> ::std::result::Result<(), ::std::string::String> {
