@@ -257,14 +257,13 @@ impl Chain {
         self.routers.iter_mut().for_each(|router| router.send_to_all(frame));
     }
 
-    /// A barrier: everything still held goes out before it, beyond the channels' bounds if need be; then the snapshot
-    /// begins. Gives what the sinks have yet to make durable.
-    pub(crate) fn begin_snapshot(
-        &mut self,
-        frame: &Frame,
-        checkpoint: CheckpointId,
-    ) -> Result<Vec<(OperatorUid, Prepare)>, TaskError> {
+    /// Sends a barrier out of the task, after everything still held, beyond the channels' bounds if need be.
+    pub(crate) fn send_barrier(&mut self, frame: &Frame) {
         self.routers.iter_mut().for_each(|router| router.send_barrier(frame));
+    }
+
+    /// Begins the snapshot of every node. Gives what the sinks have yet to make durable.
+    pub(crate) fn begin_snapshot(&mut self, checkpoint: CheckpointId) -> Result<Vec<(OperatorUid, Prepare)>, TaskError> {
         let mut prepare = Vec::new();
         for node in &mut self.nodes {
             match &mut node.kind {

@@ -263,7 +263,11 @@ impl Task {
             // More than one checkpoint is pending: the earlier snapshot is completed first.
             self.capture_step()?;
         }
-        let prepare = self.chain.begin_snapshot(&Frame::Barrier(barrier), checkpoint)?;
+        if !self.run.finished {
+            // Nothing follows the end of a channel; there it counts as the marker.
+            self.chain.send_barrier(&Frame::Barrier(barrier));
+        }
+        let prepare = self.chain.begin_snapshot(checkpoint)?;
         let mut state = TaskState { finished: self.run.finished, ..TaskState::default() };
         match &mut self.head {
             Head::Source(source) => state.source = Some(source.state()),

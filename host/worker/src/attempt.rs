@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use weir_checkpoint::coordinator::{Action, CompletionKind, Config, Coordinator, Event as Told};
+use weir_checkpoint::coordinator::{AbortReason, Action, CompletionKind, Config, Coordinator, Event as Told};
 use weir_model::{Attempt, CheckpointId, OperatorUid, TaskId};
 use weir_storage::{Manifest, ManifestKind};
 use weir_task::{Control, Report, TaskError, TaskHandle};
@@ -153,7 +153,9 @@ impl<'a> Execution<'a> {
     fn hear(&mut self, event: Event, watch: &mut dyn FnMut(Notice)) -> Option<Ended> {
         let attempt = self.attempt;
         let told = match event {
-            Event::Report(_, Report::Failed(error)) if error.is_permanent() => return Some(Ended::FailedForGood(error.to_string())),
+            Event::Report(_, Report::Failed(error)) if error.is_permanent() => {
+                return Some(Ended::FailedForGood(error.to_string()));
+            }
             Event::Report(_, Report::Failed(error)) => return Some(Ended::Failed(error.to_string())),
             Event::Report(task, Report::Finished) => Told::TaskFinished(task),
             Event::Report(task, Report::Declined { checkpoint, reason }) => Told::Declined { task, attempt, checkpoint, reason },
@@ -197,7 +199,9 @@ impl<'a> Execution<'a> {
             Action::Abort { checkpoint, reason } => {
                 self.triggered.remove(&checkpoint);
                 self.counts.failed = self.coordinator.failed();
-                watch(Notice::CheckpointFailed { checkpoint, reason: self.named(&reason.to_string()) });
+                if !matches!(reason, AbortReason::Subsumed { .. }) {
+                    watch(Notice::CheckpointFailed { checkpoint, reason: reason.describe(&|task| self.name_of(task)) });
+                }
                 self.tasks.iter().for_each(|(task, ..)| task.tell(Control::Abort(checkpoint)));
             }
             Action::WriteManifest { checkpoint, kind } => self.write_manifest(checkpoint, kind),
@@ -218,7 +222,7 @@ impl<'a> Execution<'a> {
                 *acknowledgements = others;
                 self.remove(of_task.into_iter().filter_map(|acknowledgement| acknowledgement.file));
             }
-            Action::FailJob { reason } => return Some(Ended::Failed(reason.to_string())),
+            Action::FailJob { reason } => return Some(Ended::Failed(reason.describe(&|task| self.name_of(task)))),
             Action::Done(kind) => {
                 // Results count only once sinks have committed; the tasks say so.
                 self.done = Some(kind);
@@ -235,13 +239,9 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Task numbers mean nothing to people: says what a stuck task runs.
-    fn named(&self, reason: &str) -> String {
-        let mut text = reason.to_owned();
-        for (index, (_, _, name)) in self.tasks.iter().enumerate().rev() {
-            text = text.replace(&format!("task {index}"), &format!("task {name}"));
-        }
-        text
+    /// Task numbers mean nothing to people: says what a task runs.
+    fn name_of(&self, task: TaskId) -> String {
+        self.tasks.get(task.0 as usize).map_or_else(|| format!("task {task}"), |(_, _, name)| name.clone())
     }
 
     fn write_manifest(&mut self, checkpoint: CheckpointId, kind: CompletionKind) {

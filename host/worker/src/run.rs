@@ -180,6 +180,7 @@ impl RunningJob {
         }
         let mut unusable = Vec::new();
         let chosen = choose(storage, damaged, &mut unusable);
+        let unreadable: Vec<u64> = unusable.iter().map(|found| found.manifest).collect();
         for found in unusable {
             watch(Notice::FellBack { checkpoint: CheckpointId(found.manifest), reason: found.reason });
         }
@@ -221,6 +222,10 @@ impl RunningJob {
                 return Ok(failed(error, manifest.as_ref()));
             }
         };
+        // From here on output follows the older checkpoint, so nobody may go back to these.
+        for id in damaged.iter().chain(&unreadable) {
+            storage.remove_manifest(CheckpointId(*id))?;
+        }
         new_templates.into_iter().for_each(|(uid, template)| persister.ask(Item::Template(uid, template)));
         watch(Notice::Started { attempt, from: manifest.as_ref().map(Manifest::id) });
         let Deployment { vertex_stats, task_stats, .. } = &deployment;
