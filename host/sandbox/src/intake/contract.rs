@@ -1,12 +1,13 @@
 //! What a component may import and must export.
 
 use super::IntakeError;
-use super::tree::Tree;
 
 /// The world uploads are made for, as messages name it.
 const WORLD: &str = "weir:operator/operator@0.1.0";
 
 const LIFECYCLE: &str = "weir:operator/lifecycle@0.1.0";
+/// How the name of `lifecycle` begins, whatever its version.
+const LIFECYCLE_ANY: &str = "weir:operator/lifecycle";
 const TIMED: &str = "weir:operator/timed@0.1.0";
 const PORTABLE: &str = "weir:operator/portable@0.1.0";
 
@@ -27,14 +28,18 @@ const PLANNED: [&str; 2] = ["weir:operator/store@0.1.0", "weir:operator/timers@0
 pub(super) const RESERVED_INSTANCE: &str = "weir:globals/";
 
 /// Whether the component can save and load portable state.
-pub(super) fn is_portable(tree: &Tree) -> bool {
-    exports_instance(tree, PORTABLE)
+pub(super) fn is_portable(exports: &[(String, bool)]) -> bool {
+    exports_instance(exports, PORTABLE)
 }
 
-/// Checks the outermost component's imports and exports.
-pub(super) fn check(tree: &Tree) -> Result<(), IntakeError> {
-    let refused: Vec<&str> = tree
-        .imports
+/// Whether an interface is one that the host looks for among a component's exports.
+pub(super) fn is_export(name: &str) -> bool {
+    [LIFECYCLE, TIMED, PORTABLE].contains(&name) || name.starts_with(LIFECYCLE_ANY)
+}
+
+/// Checks the names that the outermost component imports and exports, each with whether it is an instance.
+pub(super) fn check(imports: &[(String, bool)], exports: &[(String, bool)]) -> Result<(), IntakeError> {
+    let refused: Vec<&str> = imports
         .iter()
         .filter(|(name, is_instance)| !(*is_instance && PROVIDED.contains(&name.as_str())))
         .map(|(name, _)| name.as_str())
@@ -46,20 +51,20 @@ pub(super) fn check(tree: &Tree) -> Result<(), IntakeError> {
         };
         return Err(refusal(format!("the import \"{first}\"{more}"), import_hint(first)));
     }
-    if let Some((name, _)) = tree.exports.iter().find(|(name, _)| name.starts_with(RESERVED_INSTANCE)) {
+    if let Some((name, _)) = exports.iter().find(|(name, _)| name.starts_with(RESERVED_INSTANCE)) {
         return Err(refusal(
             format!("the export \"{name}\", a name reserved for weir,"),
             "upload the component as the toolchain made it, before weir instrumented it".to_string(),
         ));
     }
-    if exports_instance(tree, TIMED) {
+    if exports_instance(exports, TIMED) {
         return Err(refusal(
             format!("the export \"{TIMED}\""),
             "the host has no timers for now: do timed work in `advance`, and leave the export out".to_string(),
         ));
     }
-    if !exports_instance(tree, LIFECYCLE) {
-        let other = tree.exports.iter().find(|(name, _)| name.starts_with("weir:operator/lifecycle"));
+    if !exports_instance(exports, LIFECYCLE) {
+        let other = exports.iter().find(|(name, _)| name.starts_with(LIFECYCLE_ANY));
         return Err(match other {
             Some((name, _)) => {
                 refusal(format!("the export \"{name}\""), format!("this host speaks version 0.1.0: export \"{LIFECYCLE}\""))
@@ -73,8 +78,8 @@ pub(super) fn check(tree: &Tree) -> Result<(), IntakeError> {
     Ok(())
 }
 
-fn exports_instance(tree: &Tree, name: &str) -> bool {
-    tree.exports.iter().any(|(export, is_instance)| *is_instance && export == name)
+fn exports_instance(exports: &[(String, bool)], name: &str) -> bool {
+    exports.iter().any(|(export, is_instance)| *is_instance && export == name)
 }
 
 fn refusal(construct: String, hint: String) -> IntakeError {
@@ -82,8 +87,12 @@ fn refusal(construct: String, hint: String) -> IntakeError {
 }
 
 fn import_hint(name: &str) -> String {
-    if name.starts_with("wasi:") {
+    if name.starts_with("wasi") {
         return wasi_hint();
+    }
+    if name == "env" || name.starts_with("__wbindgen") {
+        return "no component has such functions: leave out crates that expect JavaScript, and libraries that are not linked in"
+            .to_string();
     }
     if PLANNED.contains(&name) {
         return "the host does not provide it for now: keep state in the operator's own memory, which is snapshotted".to_string();
@@ -94,8 +103,7 @@ fn import_hint(name: &str) -> String {
     format!("the host provides only {}", PROVIDED.join(", "))
 }
 
-/// What to do about WASI, in whatever form it is imported.
-pub(super) fn wasi_hint() -> String {
+fn wasi_hint() -> String {
     "the host provides no WASI for now: in Rust, build for wasm32-unknown-unknown instead of a wasm32-wasi target; in Python, \
      give componentize-py the option --stub-wasi; in JavaScript, disable all features of componentize-js"
         .to_string()

@@ -83,7 +83,7 @@ pub(super) fn describe(
     componentized: bool,
 ) -> Inspection {
     let totals = tree.components[0].totals;
-    let is_portable = contract::is_portable(tree);
+    let is_portable = contract::is_portable(&tree.exports);
     let names = |list: &[(String, bool)]| list.iter().map(|(name, _)| name.clone()).collect();
     Inspection {
         digest: digest.to_string(),

@@ -22,6 +22,9 @@ mod sections;
 mod structure;
 mod tree;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::IntakeError;
 pub use inspection::{Inspection, MemoryInfo, SnapshotKind, Tool};
 
@@ -122,7 +125,7 @@ fn check(bytes: &[u8]) -> Result<Checked<'_>, IntakeError> {
     if tree.components.is_empty() {
         return Err(IntakeError::Internal { message: "no component was found".to_string() });
     }
-    contract::check(&tree)?;
+    contract::check(&tree.imports, &tree.exports)?;
     let inspection = inspection::describe(bytes, digest, name, outline, &tree, componentized);
     Ok(Checked { digest, component, tree, inspection })
 }

@@ -1,6 +1,6 @@
 //! WebAssembly binaries as a list of raw sections, which is all that copying most of them needs.
 
-use wasm_encoder::{Encode, RawSection};
+use wasm_encoder::Encode;
 
 use super::IntakeError;
 
@@ -53,7 +53,8 @@ impl<'a> Iterator for Sections<'a> {
 
 /// Appends a section.
 pub(super) fn push(out: &mut Vec<u8>, id: u8, payload: &[u8]) {
-    RawSection { id, data: payload }.encode(out);
+    out.push(id);
+    payload.encode(out);
 }
 
 /// An unsigned LEB128 number and what follows it.

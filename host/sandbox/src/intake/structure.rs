@@ -42,10 +42,6 @@ pub(super) fn outline(bytes: &[u8]) -> Result<Outline, IntakeError> {
 
 /// Checks the bounds of `bytes` other than its size.
 pub(super) fn walk(bytes: &[u8]) -> Result<Outline, IntakeError> {
-    walk_levels(bytes, true)
-}
-
-fn walk_levels(bytes: &[u8], embedded: bool) -> Result<Outline, IntakeError> {
     let mut parser = Parser::new(0);
     parser.set_features(features::accepted());
     let mut outline = Outline { is_component: false, functions: 0, nesting: 0 };
@@ -89,12 +85,6 @@ fn walk_levels(bytes: &[u8], embedded: bool) -> Result<Outline, IntakeError> {
             )?,
             Payload::ComponentTypeSection(section) => {
                 type_depth(bytes.get(section.range()).unwrap_or_default(), section.range().start)?;
-            }
-            // Componentizing reads the component in this section; the same bounds hold there.
-            Payload::CustomSection(section)
-                if embedded && open.len() == 1 && !outline.is_component && section.name().starts_with("component-type") =>
-            {
-                walk_levels(section.data(), false)?;
             }
             _ => {}
         }
@@ -217,6 +207,7 @@ fn looks_like(bytes: &[u8]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::super::sections;
     use super::*;
 
     #[test]
@@ -243,7 +234,7 @@ mod tests {
             types.extend_from_slice(&[0x41, 0x01, 0x01]);
         }
         let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
-        wasm_encoder::Encode::encode(&wasm_encoder::RawSection { id: 7, data: &types }, &mut bytes);
+        sections::push(&mut bytes, 7, &types);
         let message = outline(&bytes).unwrap_err().to_string();
         assert!(message.contains("the nesting depth of component types is 17, more than the limit of 16"), "{message}");
     }
@@ -254,7 +245,7 @@ mod tests {
             let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
             for _ in 1..levels {
                 let mut outer = b"\0asm\x0d\0\x01\0".to_vec();
-                wasm_encoder::Encode::encode(&wasm_encoder::RawSection { id: 4, data: &bytes }, &mut outer);
+                sections::push(&mut outer, sections::component::COMPONENT, &bytes);
                 bytes = outer;
             }
             bytes

@@ -1,0 +1,47 @@
+;; Components nested two levels deep; a module defined at the top and used below through outer aliases; a component
+;; instantiated twice; an imported function handed down; functions handed up.
+(component
+  (type $random (func (result u64)))
+  (import "weir:operator/ambient@0.1.0" (instance $ambient
+    (export "random" (func (result u64)))))
+  (alias export $ambient "random" (func $random))
+  (core module $counter
+    (global $count (mut i32) (i32.const 0))
+    (func (export "bump") (param i32) (result i32)
+      (global.set $count (i32.add (global.get $count) (local.get 0)))
+      (global.get $count)))
+  (component $outer
+    (import "random" (func $random (result u64)))
+    (component $inner
+      (alias outer 2 $counter (core module $counter))
+      (core module $own
+        (global $calls (mut i64) (i64.const 100))
+        (global $last (mut f64) (f64.const 0))
+        (func (export "call") (result i64)
+          (global.set $last (f64.convert_i64_u (global.get $calls)))
+          (global.set $calls (i64.add (global.get $calls) (i64.const 1)))
+          (global.get $calls)))
+      (core instance $counter (instantiate $counter))
+      (core instance $own (instantiate $own))
+      (func (export "bump") (param "by" u32) (result u32) (canon lift (core func $counter "bump")))
+      (func (export "call") (result u64) (canon lift (core func $own "call"))))
+    (instance $left (instantiate $inner))
+    (instance $right (instantiate $inner))
+    (alias outer 1 $counter (core module $again))
+    (core instance $mine (instantiate $again))
+    (func (export "bump-mine") (param "by" u32) (result u32) (canon lift (core func $mine "bump")))
+    (export "random" (func $random))
+    (export "bump-left" (func $left "bump"))
+    (export "bump-right" (func $right "bump"))
+    (export "call-left" (func $left "call"))
+    (export "call-right" (func $right "call")))
+  (instance $outer (instantiate $outer (with "random" (func $random))))
+  (core instance $top (instantiate $counter))
+  (func (export "bump-top") (param "by" u32) (result u32) (canon lift (core func $top "bump")))
+  (export "bump-mine" (func $outer "bump-mine"))
+  (export "bump-left" (func $outer "bump-left"))
+  (export "bump-right" (func $outer "bump-right"))
+  (export "call-left" (func $outer "call-left"))
+  (export "call-right" (func $outer "call-right"))
+  (instance $lifecycle)
+  (export "weir:operator/lifecycle@0.1.0" (instance $lifecycle)))
