@@ -1,0 +1,218 @@
+//! A component that was taken in: compiled, linked, ready to be opened.
+
+use std::sync::{Arc, OnceLock};
+
+use wasmtime::component::{Component as Code, ComponentExportIndex, Instance as RawInstance, InstancePre};
+use wasmtime::{AsContextMut, Store};
+use weir_model::Digest;
+
+use crate::bindings::{AdvanceFunc, FinishFunc, GetGlobalFunc, LoadFunc, OpenFunc, ProcessFunc, SaveFunc, SetGlobalFunc, names};
+use crate::engine::Shared;
+use crate::error::SandboxError;
+use crate::host::Guest;
+use crate::intake::{Accessor, Inspection, Prepared};
+
+/// What an operator may know about where it runs: the same for all its instances, unchanged by restore or rescale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorContext {
+    /// The job's name.
+    pub job: String,
+    /// The operator's id in the job file.
+    pub operator: String,
+    /// `name@version` of the component, or whatever stands for it.
+    pub component: String,
+    /// The operator's configuration as JSON.
+    pub config: String,
+}
+
+/// A component that was taken in. Cheap to clone.
+#[derive(Clone)]
+pub struct Component {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    digest: Digest,
+    name: Option<String>,
+    inspection: Inspection,
+    accessors: Vec<Accessor>,
+    run: Variant,
+    /// Compiled when the first template is made; never, if all templates are restored.
+    init: OnceLock<Variant>,
+    init_bytes: Vec<u8>,
+}
+
+/// One of the two forms of a component, ready to be instantiated.
+pub(crate) struct Variant {
+    pub(crate) pre: InstancePre<Guest>,
+    exports: ExportIndices,
+}
+
+struct ExportIndices {
+    open: ComponentExportIndex,
+    process: ComponentExportIndex,
+    advance: ComponentExportIndex,
+    finish: ComponentExportIndex,
+    portable: Option<(ComponentExportIndex, ComponentExportIndex)>,
+    accessors: Vec<(ComponentExportIndex, ComponentExportIndex, u32)>,
+}
+
+/// The functions of one instance, with their types checked.
+pub(crate) struct Exports {
+    pub(crate) open: OpenFunc,
+    pub(crate) process: ProcessFunc,
+    pub(crate) advance: AdvanceFunc,
+    pub(crate) finish: FinishFunc,
+    pub(crate) portable: Option<(SaveFunc, LoadFunc)>,
+    pub(crate) accessors: Vec<GlobalsAccess>,
+}
+
+/// The way to the mutable globals of one core instance.
+pub(crate) struct GlobalsAccess {
+    get: GetGlobalFunc,
+    set: SetGlobalFunc,
+    slots: u32,
+}
+
+impl Component {
+    pub(crate) fn new(shared: Arc<Shared>, prepared: Prepared) -> Result<Component, SandboxError> {
+        let Prepared { digest, name, inspection, init, run, accessors } = prepared;
+        let run = Variant::new(&shared, digest, &run, &accessors)?;
+        let inner = Inner { shared, digest, name, inspection, accessors, run, init: OnceLock::new(), init_bytes: init };
+        Ok(Component { inner: Arc::new(inner) })
+    }
+
+    /// SHA-256 of the uploaded bytes: the component's identity.
+    pub fn digest(&self) -> Digest {
+        self.inner.digest
+    }
+
+    /// `name@version`, if the upload carries it.
+    pub fn name(&self) -> Option<&str> {
+        self.inner.name.as_deref()
+    }
+
+    /// Whether its state can be saved as rows and loaded by another version of the code.
+    pub fn is_portable(&self) -> bool {
+        self.inner.run.exports.portable.is_some()
+    }
+
+    /// What the upload is made of.
+    pub fn inspection(&self) -> &Inspection {
+        &self.inner.inspection
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
+    /// The form whose instantiation runs no guest code.
+    pub(crate) fn run(&self) -> &Variant {
+        &self.inner.run
+    }
+
+    /// The form whose instantiation runs the start-up code.
+    pub(crate) fn init(&self) -> Result<&Variant, SandboxError> {
+        if let Some(variant) = self.inner.init.get() {
+            return Ok(variant);
+        }
+        let variant = Variant::new(&self.inner.shared, self.inner.digest, &self.inner.init_bytes, &self.inner.accessors)?;
+        Ok(self.inner.init.get_or_init(|| variant))
+    }
+}
+
+impl Variant {
+    fn new(shared: &Shared, digest: Digest, bytes: &[u8], accessors: &[Accessor]) -> Result<Variant, SandboxError> {
+        let code = compile(shared, bytes).map_err(|error| SandboxError::Compile { digest, reason: format!("{error:#}") })?;
+        let contract = |reason: String| SandboxError::Contract { digest, reason };
+        let exports = ExportIndices::of(&code, accessors).map_err(contract)?;
+        let pre = shared.linker.instantiate_pre(&code).map_err(|error| contract(format!("{error:#}")))?;
+        Ok(Variant { pre, exports })
+    }
+
+    /// Finds the functions of a new instance and checks their types.
+    pub(crate) fn exports(&self, store: &mut Store<Guest>, instance: &RawInstance) -> wasmtime::Result<Exports> {
+        let indices = &self.exports;
+        Ok(Exports {
+            open: instance.get_typed_func(store.as_context_mut(), indices.open)?,
+            process: instance.get_typed_func(store.as_context_mut(), indices.process)?,
+            advance: instance.get_typed_func(store.as_context_mut(), indices.advance)?,
+            finish: instance.get_typed_func(store.as_context_mut(), indices.finish)?,
+            portable: match indices.portable {
+                Some((save, load)) => Some((
+                    instance.get_typed_func(store.as_context_mut(), save)?,
+                    instance.get_typed_func(store.as_context_mut(), load)?,
+                )),
+                None => None,
+            },
+            accessors: indices
+                .accessors
+                .iter()
+                .map(|&(get, set, slots)| {
+                    Ok(GlobalsAccess {
+                        get: instance.get_typed_func(store.as_context_mut(), get)?,
+                        set: instance.get_typed_func(store.as_context_mut(), set)?,
+                        slots,
+                    })
+                })
+                .collect::<wasmtime::Result<_>>()?,
+        })
+    }
+}
+
+fn compile(shared: &Shared, bytes: &[u8]) -> wasmtime::Result<Code> {
+    let Some(cache) = &shared.cache else { return Code::new(&shared.engine, bytes) };
+    if let Some(code) = cache.load(&shared.engine, bytes) {
+        return Ok(code);
+    }
+    let code = Code::new(&shared.engine, bytes)?;
+    cache.store(bytes, &code);
+    Ok(code)
+}
+
+impl ExportIndices {
+    fn of(code: &Code, accessors: &[Accessor]) -> Result<ExportIndices, String> {
+        let interface = |name: &str| code.get_export_index(None, name);
+        let function = |interface: &ComponentExportIndex, interface_name: &str, name: &str| {
+            code.get_export_index(Some(interface), name).ok_or_else(|| format!("it exports {interface_name} without {name}"))
+        };
+        let lifecycle = interface(names::LIFECYCLE).ok_or_else(|| format!("it does not export {}", names::LIFECYCLE))?;
+        let portable = match interface(names::PORTABLE) {
+            Some(portable) => {
+                Some((function(&portable, names::PORTABLE, "save")?, function(&portable, names::PORTABLE, "load")?))
+            }
+            None => None,
+        };
+        Ok(ExportIndices {
+            open: function(&lifecycle, names::LIFECYCLE, "open")?,
+            process: function(&lifecycle, names::LIFECYCLE, "process")?,
+            advance: function(&lifecycle, names::LIFECYCLE, "advance")?,
+            finish: function(&lifecycle, names::LIFECYCLE, "finish")?,
+            portable,
+            accessors: accessors
+                .iter()
+                .map(|accessor| {
+                    let name = &accessor.export;
+                    let instance = interface(name).ok_or_else(|| format!("the accessor {name} is missing; this is a bug"))?;
+                    Ok((function(&instance, name, "get")?, function(&instance, name, "set")?, accessor.globals))
+                })
+                .collect::<Result<_, String>>()?,
+        })
+    }
+}
+
+impl GlobalsAccess {
+    /// All values, in slot order.
+    pub(crate) fn read(&self, store: &mut Store<Guest>) -> wasmtime::Result<Vec<u64>> {
+        (0..self.slots).map(|slot| Ok(self.get.call(store.as_context_mut(), (slot,))?.0)).collect()
+    }
+
+    pub(crate) fn write(&self, store: &mut Store<Guest>, values: &[u64]) -> wasmtime::Result<()> {
+        (0..self.slots).zip(values).try_for_each(|(slot, &value)| self.set.call(store.as_context_mut(), (slot, value)))
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.slots as usize
+    }
+}

@@ -1,0 +1,139 @@
+//! The engine: one configuration of wasmtime, its epoch ticker, its compile cache and its way of tracking written
+//! pages, shared by everything that runs in a process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wasmtime::component::Linker;
+use wasmtime::{Config, Engine, OptLevel};
+use weir_model::limits;
+
+use crate::cache::Cache;
+use crate::component::Component;
+use crate::error::SandboxError;
+use crate::host::{Guest, link};
+use crate::intake;
+use crate::memory::{Creator, GUARD_BYTES, RESERVATION_BYTES, Tracking, TrackingInUse, choose_tracking};
+
+/// Time between two epochs, which is how exactly deadlines are kept.
+const EPOCH: Duration = Duration::from_millis(10);
+
+/// How a sandbox is set up.
+#[derive(Clone, Debug)]
+pub struct SandboxOptions {
+    /// Folder for compiled components; made if missing. None: compile every time.
+    pub cache: Option<PathBuf>,
+    /// How written pages are found.
+    pub tracking: Tracking,
+    /// Whether calls have deadlines. Costs about a quarter of the time of the tightest loops. Default: on.
+    pub epoch_interruption: bool,
+}
+
+impl Default for SandboxOptions {
+    fn default() -> SandboxOptions {
+        SandboxOptions { cache: None, tracking: Tracking::Auto, epoch_interruption: true }
+    }
+}
+
+/// Takes components in. Cheap to clone; clones share one engine.
+#[derive(Clone)]
+pub struct Sandbox {
+    shared: Arc<Shared>,
+}
+
+/// What a sandbox and all that came out of it have in common.
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) linker: Linker<Guest>,
+    pub(crate) cache: Option<Cache>,
+    pub(crate) tracking: TrackingInUse,
+    epoch_interruption: bool,
+}
+
+impl Sandbox {
+    /// Starts an engine, its ticker thread, and probes how written pages can be tracked here.
+    ///
+    /// # Errors
+    /// If the cache folder cannot be used, kernel tracking was asked for and does not work, or the engine does not start.
+    pub fn new(options: SandboxOptions) -> Result<Sandbox, SandboxError> {
+        let engine_error = |error: wasmtime::Error| SandboxError::Engine(format!("{error:#}"));
+        let engine = Engine::new(&config(options.epoch_interruption)).map_err(engine_error)?;
+        let mut linker = Linker::new(&engine);
+        link(&mut linker).map_err(engine_error)?;
+        let cache = options.cache.map(|folder| Cache::open(folder, &engine)).transpose()?;
+        let tracking = choose_tracking(options.tracking)?;
+        if options.epoch_interruption {
+            tick(&engine)?;
+        }
+        let shared = Shared { engine, linker, cache, tracking, epoch_interruption: options.epoch_interruption };
+        Ok(Sandbox { shared: Arc::new(shared) })
+    }
+
+    /// How written pages are found, and why so.
+    pub fn tracking(&self) -> TrackingInUse {
+        self.shared.tracking.clone()
+    }
+
+    /// Checks and instruments an upload, then compiles it or finds it in the cache.
+    ///
+    /// The time is bounded by the limits intake sets on sizes, functions and nesting; compilation itself cannot be
+    /// interrupted.
+    ///
+    /// # Errors
+    /// What is wrong with the upload, or what the compiler says about it.
+    pub fn take_in(&self, bytes: &[u8]) -> Result<Component, SandboxError> {
+        Component::new(self.shared.clone(), intake::prepare(bytes)?)
+    }
+
+    /// Compiles what did not come through [`intake::prepare`].
+    #[cfg(test)]
+    pub(crate) fn compile(&self, prepared: intake::Prepared) -> Result<Component, SandboxError> {
+        Component::new(self.shared.clone(), prepared)
+    }
+}
+
+impl Shared {
+    /// The number of epochs a call may take, so that it gets at least `deadline`.
+    pub(crate) fn deadline_epochs(&self, deadline: Duration) -> u64 {
+        if self.epoch_interruption {
+            (deadline.as_millis().div_ceil(EPOCH.as_millis()) as u64).saturating_add(1)
+        } else {
+            u64::MAX / 2
+        }
+    }
+}
+
+fn config(epoch_interruption: bool) -> Config {
+    let mut config = Config::new();
+    config
+        .with_host_memory(Arc::new(Creator))
+        .memory_init_cow(false)
+        .memory_reservation(RESERVATION_BYTES as u64)
+        .memory_guard_size(GUARD_BYTES as u64)
+        .guard_before_linear_memory(false)
+        .memory_may_move(false)
+        .max_wasm_stack(limits::GUEST_STACK_BYTES_MAX)
+        .epoch_interruption(epoch_interruption)
+        .cranelift_opt_level(OptLevel::Speed)
+        .concurrency_support(false)
+        .gc_support(false)
+        .wasm_memory64(false);
+    config
+}
+
+/// Starts the thread that advances the epoch for as long as anything uses the engine.
+fn tick(engine: &Engine) -> Result<(), SandboxError> {
+    let engine = engine.weak();
+    std::thread::Builder::new()
+        .name("weir-epoch".to_string())
+        .spawn(move || {
+            while let Some(engine) = engine.upgrade() {
+                engine.increment_epoch();
+                drop(engine);
+                std::thread::sleep(EPOCH);
+            }
+        })
+        .map(|_| ())
+        .map_err(|error| SandboxError::Engine(format!("cannot start the epoch thread: {error}")))
+}

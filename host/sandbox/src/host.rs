@@ -1,0 +1,269 @@
+//! The host's side of one instance: what its imports do, and what is checked before anything it sent is used.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use wasmtime::component::Linker;
+use wasmtime::{AsContext, StoreContextMut};
+use weir_model::{Batch, BatchRef, Blobs, BlobsRef, limits};
+
+use crate::bindings::{BatchOut, LevelOut, TextOut, names};
+use crate::error::Refusal;
+use crate::limits::{Gate, Limiter, LogGate, MetricNames, NameCheck, cut};
+
+/// Rows an operator sent out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emitted {
+    /// 0 is the main output; whether others exist is for the caller to check.
+    pub port: u32,
+    /// The rows; their columns agree.
+    pub rows: Batch,
+}
+
+/// How serious a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// For whoever writes the operator.
+    Debug,
+    /// Worth knowing.
+    Info,
+    /// Unexpected, handled.
+    Warn,
+    /// Someone should look.
+    Error,
+}
+
+/// Takes what operators log and count. Called on the thread that calls the instance, in the middle of the call: must
+/// be quick.
+pub trait HostEvents: Send + Sync {
+    /// A line, cut to `LOG_LINE_BYTES_MAX`.
+    fn log(&self, level: LogLevel, message: &str);
+    /// Adds to a counter.
+    fn count(&self, counter: &str, delta: u64);
+    /// Sets a gauge.
+    fn gauge(&self, gauge: &str, value: f64);
+}
+
+/// Which imports a running call may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// `open`, `load`, and reading or writing globals.
+    Quiet,
+    /// `process`, `advance`, `finish`: rows may leave.
+    Emitting,
+    /// `save`: state may leave.
+    Saving,
+}
+
+/// A store's data: what the host keeps for one instance.
+pub(crate) struct Guest {
+    pub(crate) limiter: Limiter,
+    phase: Phase,
+    /// What the current call has sent; the caller's vector while a call runs.
+    pub(crate) emitted: Vec<Emitted>,
+    /// What the current `save` has written.
+    pub(crate) saved: Vec<Batch>,
+    sent_bytes: usize,
+    sent_batches: usize,
+    events: Arc<dyn HostEvents>,
+    log_gate: LogGate,
+    metric_names: MetricNames,
+    random: Random,
+}
+
+impl Guest {
+    pub(crate) fn new(memory_bytes_max: u64, events: Arc<dyn HostEvents>) -> Guest {
+        Guest {
+            limiter: Limiter::new(memory_bytes_max),
+            phase: Phase::Quiet,
+            emitted: Vec::new(),
+            saved: Vec::new(),
+            sent_bytes: 0,
+            sent_batches: 0,
+            events,
+            log_gate: LogGate::new(),
+            metric_names: MetricNames::default(),
+            random: Random::default(),
+        }
+    }
+
+    /// Before a call.
+    #[inline]
+    pub(crate) fn begin(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.sent_bytes = 0;
+        self.sent_batches = 0;
+    }
+
+    /// Counts a batch against what one call may send.
+    fn charge(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        self.sent_batches += 1;
+        self.sent_bytes = self.sent_bytes.saturating_add(bytes);
+        if self.sent_batches > limits::EMIT_BATCHES_MAX {
+            let max = limits::EMIT_BATCHES_MAX;
+            return Err(Refusal::limit(format!("one call sent more than {max} batches; send more rows per batch")));
+        }
+        // State is at most what the instance's memory holds, and all of it is saved in one call.
+        let state_max = usize::try_from(self.limiter.memory_bytes_max()).unwrap_or(usize::MAX);
+        let max = if self.phase == Phase::Saving { limits::EMIT_BYTES_MAX.max(state_max) } else { limits::EMIT_BYTES_MAX };
+        if self.sent_bytes > max {
+            return Err(Refusal::limit(format!("one call sent more than {max} bytes; spread the rows over several calls")));
+        }
+        Ok(())
+    }
+
+    fn log(&mut self, level: LogLevel, message: &str) {
+        if let Gate::Keep { dropped_before } = self.log_gate.pass(Instant::now()) {
+            if dropped_before > 0 {
+                let max = limits::LOG_LINES_PER_SECOND_MAX;
+                let message = format!("{dropped_before} log lines of this instance were dropped: it may log {max} a second");
+                self.events.log(LogLevel::Warn, &message);
+            }
+            self.events.log(level, cut(message, limits::LOG_LINE_BYTES_MAX));
+        }
+    }
+
+    fn new_metric(&mut self, name: &str, report: impl FnOnce(&dyn HostEvents, &str)) {
+        match self.metric_names.check(name) {
+            NameCheck::Known => report(&*self.events, name),
+            NameCheck::RefusedFirst => {
+                let (max, name) = (limits::METRIC_NAMES_MAX, cut(name, 64));
+                let message = format!("metric {name:?} is ignored: the name is too long or one of more than {max} names");
+                self.log(LogLevel::Warn, &message);
+            }
+            NameCheck::Refused => {}
+        }
+    }
+}
+
+/// Numbers for guests: SipHash of a counter under keys from the operating system. Not for secrets.
+#[derive(Default)]
+struct Random {
+    keys: std::hash::RandomState,
+    next: u64,
+}
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.next += 1;
+        self.keys.hash_one(self.next)
+    }
+}
+
+/// Offers the host's functions to components.
+pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
+    linker.instance(names::OUTPUT)?.func_wrap("emit", |mut store, (port, rows): (u32, BatchOut)| {
+        if store.data().phase != Phase::Emitting {
+            return Err(Refusal::contract("output.emit may be called during process, advance and finish only"));
+        }
+        let rows = take_batch(&mut store, &rows, "output.emit")?;
+        store.data_mut().emitted.push(Emitted { port, rows });
+        Ok(())
+    })?;
+    linker.instance(names::STATE_WRITER)?.func_wrap("write", |mut store, (rows,): (BatchOut,)| {
+        if store.data().phase != Phase::Saving {
+            return Err(Refusal::contract("state-writer.write may be called during save only"));
+        }
+        let rows = take_batch(&mut store, &rows, "state-writer.write")?;
+        store.data_mut().saved.push(rows);
+        Ok(())
+    })?;
+    linker.instance(names::LOG)?.func_wrap("write", |mut store, (level, message): (LevelOut, TextOut)| {
+        let level = match level {
+            LevelOut::Debug => LogLevel::Debug,
+            LevelOut::Info => LogLevel::Info,
+            LevelOut::Warn => LogLevel::Warn,
+            LevelOut::Error => LogLevel::Error,
+        };
+        let message = text(&store, &message)?;
+        store.data_mut().log(level, &message);
+        Ok(())
+    })?;
+    let mut metrics = linker.instance(names::METRICS)?;
+    metrics.func_wrap("add", |mut store, (counter, delta): (TextOut, u64)| {
+        metric(&mut store, &counter, |events, counter| events.count(counter, delta))
+    })?;
+    metrics.func_wrap("set", |mut store, (gauge, value): (TextOut, f64)| {
+        metric(&mut store, &gauge, |events, gauge| events.gauge(gauge, value))
+    })?;
+    let mut ambient = linker.instance(names::AMBIENT)?;
+    ambient.func_wrap("now", |_store, (): ()| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok((i64::try_from(since.as_millis()).unwrap_or(i64::MAX),))
+    })?;
+    ambient.func_wrap("random", |mut store, (): ()| Ok((store.data_mut().random.next(),)))?;
+    Ok(())
+}
+
+/// Copies a text out of the guest, no more of it than a log line may hold.
+fn text(store: &StoreContextMut<'_, Guest>, text: &TextOut) -> wasmtime::Result<String> {
+    let text = text.to_str(store.as_context())?;
+    Ok(cut(&text, limits::LOG_LINE_BYTES_MAX).to_string())
+}
+
+/// Reports a number under a name. A name used before is not even copied.
+fn metric(
+    store: &mut StoreContextMut<'_, Guest>,
+    name: &TextOut,
+    report: impl FnOnce(&dyn HostEvents, &str),
+) -> wasmtime::Result<()> {
+    let name = name.to_str(store.as_context())?;
+    let guest = store.data();
+    if guest.metric_names.is_known(&name) {
+        report(&*guest.events, &name);
+    } else {
+        let name = cut(&name, limits::LOG_LINE_BYTES_MAX).to_string();
+        store.data_mut().new_metric(&name, report);
+    }
+    Ok(())
+}
+
+/// Checks rows where they are in the guest's memory, then copies them out, one copy per column. Their lengths were
+/// checked against the size of that memory when they were lifted.
+fn take_batch(store: &mut StoreContextMut<'_, Guest>, rows: &BatchOut, function: &str) -> wasmtime::Result<Batch> {
+    let bytes =
+        rows.timestamps.len() * (size_of::<i64>() + 2 * size_of::<u32>()) + rows.keys.bytes.len() + rows.values.bytes.len();
+    store.data_mut().charge(bytes)?;
+    let view = BatchRef {
+        timestamps: rows.timestamps.as_le_slice(store.as_context()),
+        keys: BlobsRef {
+            ends: rows.keys.ends.as_le_slice(store.as_context()),
+            bytes: rows.keys.bytes.as_le_slice(store.as_context()),
+        },
+        values: BlobsRef {
+            ends: rows.values.ends.as_le_slice(store.as_context()),
+            bytes: rows.values.bytes.as_le_slice(store.as_context()),
+        },
+    };
+    if !view.is_valid() {
+        return Err(Refusal::contract(format!("{function}: the columns do not agree: {}", disagreement(view))));
+    }
+    check_lengths(view.keys, limits::KEY_BYTES_MAX, function, "key")?;
+    check_lengths(view.values, limits::VALUE_BYTES_MAX, function, "value")?;
+    let owned = |column: BlobsRef<'_>| Blobs { ends: column.ends.to_vec(), bytes: column.bytes.to_vec() };
+    Ok(Batch { timestamps: view.timestamps.to_vec(), keys: owned(view.keys), values: owned(view.values) })
+}
+
+/// Refuses items longer than anything downstream takes. Looks at single items only if one could be.
+fn check_lengths(column: BlobsRef<'_>, max: usize, function: &str, what: &str) -> wasmtime::Result<()> {
+    if column.bytes.len() <= max {
+        return Ok(());
+    }
+    match column.iter().position(|item| item.len() > max) {
+        Some(row) => {
+            let len = column.get(row).len();
+            Err(Refusal::limit(format!("{function}: the {what} of row {row} has {len} bytes, more than the limit of {max}")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn disagreement(rows: BatchRef<'_>) -> String {
+    if rows.keys.len() != rows.len() || rows.values.len() != rows.len() {
+        return format!("{} timestamps, {} keys, {} values", rows.len(), rows.keys.len(), rows.values.len());
+    }
+    let (what, column) = if rows.keys.is_valid() { ("values", rows.values) } else { ("keys", rows.keys) };
+    let last = column.ends.last().copied().unwrap_or(0);
+    format!("the ends of the {what} must not fall and the last one ({last}) must be the number of bytes ({})", column.bytes.len())
+}

@@ -1,0 +1,22 @@
+//! Images: what an instance knows, as bytes that can be stored.
+//!
+//! A *template image* holds a template's memories whole; it is stored once per operator. A *capture* holds the pages
+//! of one instance that were written since a checkpoint, on top of what came before: the template, then captures in
+//! order of their checkpoints. Both hold the values of all mutable globals. Nothing here runs guest code or knows
+//! wasmtime.
+
+mod capture;
+mod codec;
+mod error;
+mod layers;
+mod merge;
+
+pub use capture::Capture;
+pub(crate) use capture::CapturedMemory;
+pub(crate) use codec::{Encoder, Header, Image, Kind};
+pub use error::ImageError;
+pub(crate) use layers::{Content, for_each_page, parse_chain};
+pub use merge::merge;
+
+/// Values of mutable globals: for each accessor, in slot order.
+pub(crate) type Globals = Vec<Vec<u64>>;

@@ -1,0 +1,274 @@
+//! One instance of an operator: called with rows, captured between calls.
+
+use std::sync::Arc;
+
+use wasmtime::Store;
+use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, limits};
+
+use crate::component::Exports;
+use crate::error::{CallError, SandboxError, Trap};
+use crate::host::{Emitted, Guest, Phase};
+use crate::image::{Capture, CapturedMemory, Kind};
+use crate::limits::cut;
+use crate::memory::{PAGE_BYTES, PageSet, Region, Tracker};
+use crate::template::{Template, read_globals};
+
+/// Captures that are neither completed nor superseded and are remembered apart; beyond, the oldest two are joined.
+const UNCOMMITTED_MAX: usize = 8;
+
+/// A row the operator could not process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// Its index in the rows of the call. Always one of them.
+    pub row: u32,
+    /// Why, cut to `REASON_BYTES_MAX`.
+    pub reason: String,
+}
+
+/// One instance of an operator. Used by one thread at a time. A trap makes it unusable: drop it and restore it.
+pub struct Instance {
+    template: Template,
+    store: Store<Guest>,
+    exports: Exports,
+    memories: Vec<Memory>,
+    /// Epochs a call may take.
+    deadline_epochs: u64,
+    /// Pages of captures whose checkpoint has not completed: they go into the next capture too. Per memory.
+    uncommitted: Vec<(CheckpointId, Vec<PageSet>)>,
+    last_checkpoint: Option<CheckpointId>,
+    /// Why it is unusable.
+    broken: Option<String>,
+}
+
+/// One linear memory.
+struct Memory {
+    region: Arc<Region>,
+    tracker: Tracker,
+}
+
+/// The parts of an instance that was just made.
+pub(crate) struct Standing {
+    pub(crate) store: Store<Guest>,
+    pub(crate) exports: Exports,
+    pub(crate) regions: Vec<Arc<Region>>,
+}
+
+impl Instance {
+    pub(crate) fn new(template: Template, standing: Standing) -> Instance {
+        let Standing { store, exports, regions } = standing;
+        let shared = template.component().shared();
+        let memories = regions
+            .into_iter()
+            .zip(template.memories())
+            .map(|(region, template)| Memory { region, tracker: shared.tracking.tracker(template) })
+            .collect();
+        let deadline_epochs = shared.deadline_epochs(template.limits().call_deadline);
+        let (uncommitted, last_checkpoint, broken) = (Vec::new(), None, None);
+        Instance { template, store, exports, memories, deadline_epochs, uncommitted, last_checkpoint, broken }
+    }
+
+    /// An instance whose restored pages have been put in place. They count as unwritten: stored images hold them.
+    pub(crate) fn restored(template: Template, standing: Standing, checkpoint: u64) -> Result<Instance, SandboxError> {
+        let mut instance = Instance::new(template, standing);
+        for memory in &mut instance.memories {
+            memory.take_written()?;
+        }
+        instance.last_checkpoint = Some(CheckpointId(checkpoint));
+        Ok(instance)
+    }
+
+    /// Hands rows to the operator. What it emits is appended to `emitted`, also while it rejects rows; after an error
+    /// nothing of this call is.
+    ///
+    /// # Errors
+    /// The operator's own error, its trap, or that it trapped before.
+    #[inline]
+    pub fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
+        debug_assert!(rows.is_valid());
+        let rejected = self.emit(emitted, |exports, store| exports.process.call(store, (input, rows.into())))?;
+        if rejected.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Some(outside) = rejected.iter().find(|rejection| rejection.row as usize >= rows.len()) {
+            let message = format!("process rejected row {}, but was given {} rows", outside.row, rows.len());
+            let trap = Trap { kind: crate::TrapKind::Contract, message };
+            return Err(self.break_with(trap));
+        }
+        let cut = |reason: &str| cut(reason, limits::REASON_BYTES_MAX).to_string();
+        Ok(rejected.iter().map(|rejection| Rejection { row: rejection.row, reason: cut(&rejection.reason) }).collect())
+    }
+
+    /// Tells the operator that event time has reached `watermark`.
+    ///
+    /// # Errors
+    /// As [`Instance::process`].
+    pub fn advance(&mut self, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+        self.emit(emitted, |exports, store| exports.advance.call(store, (watermark,)))
+    }
+
+    /// Tells the operator that all its inputs have ended.
+    ///
+    /// # Errors
+    /// As [`Instance::process`].
+    pub fn finish(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+        self.emit(emitted, |exports, store| exports.finish.call(store, ()))
+    }
+
+    /// The operator's state as rows.
+    ///
+    /// # Errors
+    /// As [`Instance::process`]; also if the component has no portable state.
+    pub fn save(&mut self) -> Result<Vec<Batch>, CallError> {
+        let (save, _) = *self.exports.portable.as_ref().ok_or_else(not_portable)?;
+        let saved = self.call(Phase::Saving, |_, store| save.call(store, ()));
+        let rows = std::mem::take(&mut self.store.data_mut().saved);
+        saved.map(|()| rows)
+    }
+
+    /// Hands state to the operator that `written_by` (`name@version`) saved. Only for a new instance.
+    ///
+    /// # Errors
+    /// As [`Instance::save`].
+    pub fn load(&mut self, rows: BatchRef<'_>, written_by: &str) -> Result<(), CallError> {
+        let (_, load) = *self.exports.portable.as_ref().ok_or_else(not_portable)?;
+        // Only a copy of the function with the shorter lifetimes of this call takes them.
+        let load: wasmtime::component::TypedFunc<(crate::bindings::BatchIn<'_>, &str), crate::bindings::Outcome> = load;
+        self.call(Phase::Quiet, |_, store| load.call(store, (rows.into(), written_by)))
+    }
+
+    /// Calls what may emit.
+    #[inline]
+    fn emit<T>(
+        &mut self,
+        emitted: &mut Vec<Emitted>,
+        call: impl FnOnce(&Exports, &mut Store<Guest>) -> wasmtime::Result<(Result<T, String>,)>,
+    ) -> Result<T, CallError> {
+        let before = emitted.len();
+        std::mem::swap(emitted, &mut self.store.data_mut().emitted);
+        let result = self.call(Phase::Emitting, call);
+        std::mem::swap(emitted, &mut self.store.data_mut().emitted);
+        if result.is_err() {
+            emitted.truncate(before);
+        }
+        result
+    }
+
+    #[inline]
+    fn call<T>(
+        &mut self,
+        phase: Phase,
+        call: impl FnOnce(&Exports, &mut Store<Guest>) -> wasmtime::Result<(Result<T, String>,)>,
+    ) -> Result<T, CallError> {
+        if let Some(reason) = &self.broken {
+            return Err(CallError::Host(SandboxError::Unusable(reason.clone()).to_string()));
+        }
+        self.store.data_mut().begin(phase);
+        self.store.set_epoch_deadline(self.deadline_epochs);
+        match call(&self.exports, &mut self.store) {
+            Ok((Ok(value),)) => Ok(value),
+            Ok((Err(reason),)) => Err(CallError::Failed(cut(&reason, limits::REASON_BYTES_MAX).to_string())),
+            Err(error) => {
+                let trap = Trap::of(&error, self.template.limits().call_deadline);
+                Err(self.break_with(trap))
+            }
+        }
+    }
+
+    #[cold]
+    fn break_with(&mut self, trap: Trap) -> CallError {
+        self.broken = Some(trap.to_string());
+        CallError::Trapped(trap)
+    }
+
+    /// Copies what the instance knows: all globals, and the pages written since the last completed checkpoint (since
+    /// the template, if there is none). Between calls only. The cost is one copy of these pages.
+    ///
+    /// # Errors
+    /// If the instance is unusable, `checkpoint` is not greater than that of the last capture, or the kernel fails, which
+    /// makes the instance unusable.
+    pub fn capture(&mut self, checkpoint: CheckpointId) -> Result<Capture, SandboxError> {
+        if let Some(reason) = &self.broken {
+            return Err(SandboxError::Unusable(reason.clone()));
+        }
+        if let Some(last) = self.last_checkpoint.filter(|&last| last >= checkpoint) {
+            return Err(SandboxError::CheckpointOrder { asked: checkpoint.0, last: last.0 });
+        }
+        let captured = self.try_capture(checkpoint);
+        if let Err(error) = &captured {
+            // What was written is known no more: another capture would miss pages.
+            self.broken = Some(error.to_string());
+        }
+        captured
+    }
+
+    fn try_capture(&mut self, checkpoint: CheckpointId) -> Result<Capture, SandboxError> {
+        self.store.data_mut().begin(Phase::Quiet);
+        self.store.set_epoch_deadline(self.deadline_epochs);
+        let globals = read_globals(&mut self.store, &self.exports).map_err(|error| SandboxError::Start {
+            digest: self.template.component().digest(),
+            trap: Trap::of(&error, self.template.limits().call_deadline),
+        })?;
+        let written = self.memories.iter_mut().map(Memory::take_written).collect::<Result<Vec<_>, _>>()?;
+        let memories = self
+            .memories
+            .iter()
+            .enumerate()
+            .map(|(index, memory)| {
+                let pages = self
+                    .uncommitted
+                    .iter()
+                    .fold(written[index].clone(), |pages, (_, uncommitted)| pages.union(&uncommitted[index]));
+                memory.copy(pages)
+            })
+            .collect();
+        self.uncommitted.push((checkpoint, written));
+        if self.uncommitted.len() > UNCOMMITTED_MAX {
+            // Joined under the newer number, pages are kept longer than needed, never too short.
+            let (_, older) = self.uncommitted.remove(0);
+            let newer = &mut self.uncommitted[0].1;
+            newer.iter_mut().zip(older).for_each(|(newer, older)| *newer = newer.union(&older));
+        }
+        self.last_checkpoint = Some(checkpoint);
+        Ok(Capture { header: self.template.header(Kind::Capture, checkpoint.0), globals, memories })
+    }
+
+    /// From now on captures build on that of `checkpoint`: what it and older ones hold is left out. The abort of a
+    /// checkpoint needs no call.
+    pub fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
+        self.uncommitted.retain(|&(uncommitted, _)| uncommitted > checkpoint);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn region(&self, memory: usize) -> &Region {
+        &self.memories[memory].region
+    }
+
+    /// Bytes of linear memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memories.iter().map(|memory| memory.region.size() as u64).sum()
+    }
+}
+
+fn not_portable() -> CallError {
+    CallError::Host("the component exports no portable state (weir:operator/portable)".to_string())
+}
+
+#[allow(unsafe_code, reason = "reads a guest's memory between calls")]
+impl Memory {
+    fn take_written(&mut self) -> Result<PageSet, SandboxError> {
+        // SAFETY: called with the instance borrowed mutably, outside of calls, so the guest does not run; the region
+        // belongs to this tracker.
+        unsafe { self.tracker.take_written(&self.region) }
+            .map_err(|source| SandboxError::Memory { action: "find the written pages of an instance", source })
+    }
+
+    fn copy(&self, pages: PageSet) -> CapturedMemory {
+        // SAFETY: as above: the guest does not run, and nobody else writes.
+        let memory = unsafe { self.region.bytes() };
+        let mut bytes = Vec::with_capacity(pages.len() * PAGE_BYTES);
+        for run in pages.runs() {
+            bytes.extend_from_slice(&memory[run.first as usize * PAGE_BYTES..run.end() as usize * PAGE_BYTES]);
+        }
+        CapturedMemory { size: memory.len() as u64, pages, bytes }
+    }
+}

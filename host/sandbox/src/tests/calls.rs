@@ -1,0 +1,90 @@
+//! Calls and what comes out of them.
+
+use super::*;
+use crate::{CallError, SandboxError, TrapKind};
+
+#[test]
+fn what_is_emitted_is_what_was_sent_column_by_column() {
+    let mut instance = template(&HASH.1).instantiate().unwrap();
+    let mut batch = Batch::default();
+    batch.push(-5, b"key", b"value");
+    batch.push(i64::MAX, b"", b"");
+    batch.push(0, b"k", &[0xff; 100]);
+    let mut emitted = vec![Emitted { port: 9, rows: Batch::default() }];
+    assert_eq!(instance.process(op::ECHO, batch.view(), &mut emitted).unwrap(), []);
+    assert_eq!(emitted.len(), 2, "appended to what was there");
+    assert_eq!(emitted[1], Emitted { port: 3, rows: batch });
+    instance.advance(1, &mut emitted).unwrap();
+    instance.finish(&mut emitted).unwrap();
+    assert_eq!(emitted.len(), 2);
+}
+
+#[test]
+fn a_failed_call_emits_nothing_and_leaves_the_instance_usable() {
+    let mut instance = template(&HASH.1).instantiate().unwrap();
+    let batch = rows(&[(1, 2)]);
+    let mut emitted = Vec::new();
+    let error = instance.process(op::FAIL, batch.view(), &mut emitted).unwrap_err();
+    assert!(matches!(&error, CallError::Failed(reason) if reason == "a line"), "{error}");
+    assert!(emitted.is_empty());
+    assert_eq!(run(&mut instance, op::ECHO, &batch).len(), 1);
+}
+
+#[test]
+fn rejections_name_rows_of_the_call_and_nothing_else() {
+    let mut instance = template(&HASH.1).instantiate().unwrap();
+    let mut emitted = Vec::new();
+    let rejected = instance.process(op::REJECT, rows(&[(1, 0), (0, 0)]).view(), &mut emitted).unwrap();
+    assert_eq!(rejected, [crate::Rejection { row: 1, reason: "a line".to_string() }]);
+    let error = instance.process(op::REJECT, rows(&[(2, 0), (0, 0)]).view(), &mut emitted).unwrap_err();
+    assert!(matches!(&error, CallError::Trapped(trap) if trap.kind == TrapKind::Contract), "{error}");
+}
+
+#[test]
+fn a_refusal_to_open_names_the_operator_and_its_reason() {
+    let events = Arc::new(Events::default());
+    let error = HASH.1.template(&context("fail"), &InstanceLimits::default(), events).err().unwrap();
+    assert!(matches!(&error, SandboxError::Open { operator, reason } if operator == "op" && reason == "fail"), "{error}");
+}
+
+#[test]
+fn state_saved_as_rows_loads_into_another_instance() {
+    let template = template(&HASH.1);
+    let mut first = template.instantiate().unwrap();
+    step(&mut first, &[1, 2, 3]);
+    let saved = first.save().unwrap();
+    assert_eq!(saved.len(), 1);
+    let mut second = template.instantiate().unwrap();
+    second.load(saved[0].view(), "guest@1").unwrap();
+    assert_eq!(second.save().unwrap(), saved);
+    assert_eq!(first.save().unwrap(), saved, "saving changes nothing");
+}
+
+#[test]
+fn instances_of_a_template_share_nothing_they_write() {
+    for component in guests() {
+        let template = template(component);
+        let fresh = memory(&template.instantiate().unwrap());
+        assert_eq!(fresh[0x20000], 7, "written by open");
+        let mut one = template.instantiate().unwrap();
+        poke(&mut one, 0x20000, 99);
+        step(&mut one, &[1]);
+        let other = template.instantiate().unwrap();
+        assert_eq!(memory(&other), fresh);
+        assert_ne!(memory(&one), fresh);
+    }
+}
+
+#[test]
+fn a_template_survives_encoding_and_serves_captures_of_the_first() {
+    let limits = InstanceLimits::default();
+    for component in guests() {
+        let template = template(component);
+        let mut instance = template.instantiate().unwrap();
+        step(&mut instance, &[4, 5, 6]);
+        let image = capture(&mut instance, 1);
+        let again = component.restore_template(&template.encode(), &limits, Arc::new(Events::default())).unwrap();
+        assert_eq!(again.encode(), template.encode());
+        assert_eq!(step(&mut restore(&again, &[image]), &[7]), step(&mut instance, &[7]));
+    }
+}

@@ -1,0 +1,143 @@
+//! s70: whatever one guest does, the host and the other guests do not notice.
+
+use weir_model::limits;
+
+use super::*;
+use crate::{CallError, Trap, TrapKind};
+
+/// A template with tight limits, and what it reports.
+fn tight_template() -> (Template, Arc<Events>) {
+    let events = Arc::new(Events::default());
+    (HASH.1.template(&context("{}"), &tight(), events.clone()).unwrap(), events)
+}
+
+fn trap(instance: &mut Instance, op: u32, batch: &Batch) -> Trap {
+    let mut emitted = Vec::new();
+    match instance.process(op, batch.view(), &mut emitted) {
+        Err(CallError::Trapped(trap)) => {
+            assert!(emitted.is_empty(), "what a trapped call emitted is gone");
+            trap
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The guest traps so, a neighbour goes on, and the instance says that it is unusable.
+fn traps(op: u32, batch: &Batch, kind: TrapKind) -> Trap {
+    let (template, _) = tight_template();
+    let mut neighbour = template.instantiate().unwrap();
+    let mut steady = template.instantiate().unwrap();
+    step(&mut neighbour, &[1]);
+    step(&mut steady, &[1]);
+    let mut instance = template.instantiate().unwrap();
+    let trap = trap(&mut instance, op, batch);
+    assert_eq!(trap.kind, kind, "{trap}");
+    let error = instance.process(op::ECHO, batch.view(), &mut Vec::new()).unwrap_err();
+    assert!(matches!(&error, CallError::Host(message) if message.starts_with("instance is unusable after a trap")), "{error}");
+    assert!(instance.capture(CheckpointId(1)).is_err());
+    drop(instance);
+    assert_eq!(step(&mut neighbour, &[2]), step(&mut steady, &[2]));
+    trap
+}
+
+#[test]
+fn s70_an_endless_loop_ends_at_its_deadline() {
+    let trap = traps(op::LOOP, &rows(&[(1, 1)]), TrapKind::Deadline);
+    assert!(trap.message.contains("300 ms"), "{trap}");
+}
+
+#[test]
+fn s70_endless_recursion_exhausts_the_stack_of_the_guest_alone() {
+    traps(op::RECURSE, &rows(&[(1, 1)]), TrapKind::Stack);
+}
+
+#[test]
+fn s70_a_panic_says_where() {
+    let trap = traps(op::UNREACHABLE, &rows(&[(1, 1)]), TrapKind::Unreachable);
+    assert!(trap.message.contains("unreachable"), "{trap}");
+}
+
+#[test]
+fn s70_memory_stops_at_the_limit_and_the_guest_is_told() {
+    let (template, _) = tight_template();
+    let mut instance = template.instantiate().unwrap();
+    let mut neighbour = template.instantiate().unwrap();
+    let mut grown = 0;
+    let refused = loop {
+        match instance.process(op::GROW, rows(&[(1, 0)]).view(), &mut Vec::new()) {
+            Ok(_) => grown += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, CallError::Failed(_)), "{refused}");
+    assert_eq!(instance.memory_bytes(), tight().memory_bytes);
+    assert!(grown > 0);
+    // A refused growth is not counted as done.
+    let error = instance.process(op::GROW, rows(&[(100_000, 0)]).view(), &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, CallError::Failed(_)), "{error}");
+    grow(&mut neighbour, 8);
+    step(&mut instance, &[1]);
+}
+
+#[test]
+fn s70_a_restored_instance_has_the_same_limit() {
+    let (template, _) = tight_template();
+    let mut instance = template.instantiate().unwrap();
+    grow(&mut instance, 64);
+    let image = capture(&mut instance, 1);
+    let mut restored = restore(&template, &[image]);
+    let free = (tight().memory_bytes - restored.memory_bytes()) >> 16;
+    let error = restored.process(op::GROW, rows(&[(free as i64 + 1, 0)]).view(), &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, CallError::Failed(_)), "{error}");
+    grow(&mut restored, free as i64);
+}
+
+#[test]
+fn s70_a_flood_of_output_is_stopped() {
+    let large = rows(&(0..4_000).map(|n| (n, 0)).collect::<Vec<_>>());
+    let trap = traps(op::FLOOD, &large, TrapKind::Limit);
+    assert!(trap.message.contains(&limits::EMIT_BYTES_MAX.to_string()), "{trap}");
+    let trap = traps(op::FLOOD, &Batch::default(), TrapKind::Limit);
+    assert!(trap.message.contains(&limits::EMIT_BATCHES_MAX.to_string()), "{trap}");
+}
+
+#[test]
+fn s70_a_flood_of_log_lines_is_cut() {
+    let (template, events) = tight_template();
+    let mut instance = template.instantiate().unwrap();
+    run(&mut instance, op::LOGS, &rows(&[(1, 1)]));
+    let kept = events.lines.lock().unwrap().len();
+    // The call takes less than its deadline, so it sees at most two of the gate's seconds.
+    assert!(kept > 0 && kept <= 2 * limits::LOG_LINES_PER_SECOND_MAX as usize + 1, "{kept}");
+}
+
+#[test]
+fn s70_names_of_metrics_are_bounded() {
+    let (template, events) = tight_template();
+    let mut instance = template.instantiate().unwrap();
+    run(&mut instance, op::METRICS, &rows(&[(1, 1)]));
+    run(&mut instance, op::METRICS, &rows(&[(1, 1)]));
+    assert_eq!(events.counts.lock().unwrap().len(), 2 * limits::METRIC_NAMES_MAX, "the first names go on counting");
+    assert_eq!(events.lines.lock().unwrap().len(), 1, "said once");
+}
+
+#[test]
+fn s70_lengths_beyond_memory_are_refused_before_anything_is_allocated() {
+    for op in [op::HUGE_STRING, op::HUGE_LIST, op::HUGE_EMIT] {
+        let trap = traps(op, &rows(&[(1, 1)]), TrapKind::Contract);
+        assert!(trap.message.contains("out of bounds"), "{trap}");
+    }
+}
+
+#[test]
+fn s70_columns_that_do_not_agree_are_refused() {
+    let trap = traps(op::UNEVEN, &rows(&[(1, 1)]), TrapKind::Contract);
+    assert!(trap.message.contains("1 timestamps, 0 keys, 1 values"), "{trap}");
+}
+
+#[test]
+fn s70_start_up_beyond_the_memory_limit_is_refused() {
+    let limits = InstanceLimits { memory_bytes: 1 << 20, ..tight() };
+    let error = HASH.1.template(&context("{}"), &limits, Arc::new(Events::default())).err().unwrap();
+    assert!(error.to_string().contains("memory"), "{error}");
+}

@@ -1,0 +1,112 @@
+;; A machine like that of guest.wat, in a nested component whose state is spread over two core modules: a global that one
+;; exports and the other imports, a global of its own, and memory. `process` steps once per row with its timestamp and
+;; answers by rejecting row 0 with the state spelled in letters.
+(component
+  (import "weir:operator/types@0.1.0" (instance $types
+    (type $timestamp' s64)
+    (export "timestamp" (type $timestamp (eq $timestamp')))
+    (type $blobs' (record (field "ends" (list u32)) (field "bytes" (list u8))))
+    (export "blobs" (type $blobs (eq $blobs')))
+    (type $batch' (record (field "timestamps" (list $timestamp)) (field "keys" $blobs) (field "values" $blobs)))
+    (export "batch" (type $batch (eq $batch')))
+    (type $rejection' (record (field "row" u32) (field "reason" string)))
+    (export "rejection" (type $rejection (eq $rejection')))
+    (type $context' (record (field "job" string) (field "operator" string) (field "component" string) (field "config" string)))
+    (export "context" (type $context (eq $context')))))
+  (alias export $types "timestamp" (type $timestamp))
+  (alias export $types "blobs" (type $blobs))
+  (alias export $types "batch" (type $batch))
+  (alias export $types "rejection" (type $rejection))
+  (alias export $types "context" (type $context))
+
+  (component $inner
+    (type $timestamp' s64)
+    (import "timestamp" (type $timestamp (eq $timestamp')))
+    (type $blobs' (record (field "ends" (list u32)) (field "bytes" (list u8))))
+    (import "blobs" (type $blobs (eq $blobs')))
+    (type $batch' (record (field "timestamps" (list $timestamp)) (field "keys" $blobs) (field "values" $blobs)))
+    (import "batch" (type $batch (eq $batch')))
+    (type $rejection' (record (field "row" u32) (field "reason" string)))
+    (import "rejection" (type $rejection (eq $rejection')))
+    (type $context' (record (field "job" string) (field "operator" string) (field "component" string) (field "config" string)))
+    (import "context" (type $context (eq $context')))
+
+    (core module $shared
+      (global (export "acc") (mut i64) (i64.const 1)))
+    (core module $machine
+      (import "shared" "acc" (global $acc (mut i64)))
+      (global $count (mut i32) (i32.const 0))
+      (global $drift (mut f64) (f64.const 0.5))
+      (global $next (mut i32) (i32.const 0x100000))
+      (memory (export "memory") 32)
+      (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+        (local $at i32)
+        (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
+        (global.set $next (i32.add (local.get $at) (local.get 3)))
+        (local.get $at))
+      (func $ok (result i32)
+        (global.set $next (i32.const 0x100000))
+        (i32.store (i32.const 64) (i32.const 0))
+        (i32.const 64))
+      (func $step (param $value i64)
+        (local $at i32)
+        (local.set $at
+          (i32.add (i32.const 65536) (i32.and (i32.wrap_i64 (i64.shr_u (global.get $acc) (i64.const 20))) (i32.const 0x7fff8))))
+        (i64.store (local.get $at) (i64.xor (i64.load (local.get $at)) (local.get $value)))
+        (global.set $count (i32.add (global.get $count) (i32.const 1)))
+        (global.set $drift (f64.mul (global.get $drift) (f64.const 1.0009765625)))
+        (global.set $acc
+          (i64.add
+            (i64.mul (i64.rotl (global.get $acc) (i64.const 7)) (i64.const 6364136223846793005))
+            (i64.add
+              (i64.add (i64.load (local.get $at)) (i64.extend_i32_u (global.get $count)))
+              (i64.reinterpret_f64 (global.get $drift))))))
+      (func (export "open") (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+        (global.set $acc (i64.const 0x123456789abcdef))
+        (i64.store (i32.const 0x20000) (i64.const 77))
+        (call $ok))
+      (func (export "process") (param $input i32) (param $ts i32) (param $rows i32)
+        (param i32 i32 i32 i32) (param i32 i32 i32 i32) (result i32)
+        (local $i i32)
+        (loop $more
+          (if (i32.lt_u (local.get $i) (local.get $rows)) (then
+            (call $step (i64.load (i32.add (local.get $ts) (i32.shl (local.get $i) (i32.const 3)))))
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br $more))))
+        ;; 16 letters, one for each half byte
+        (local.set $i (i32.const 0))
+        (loop $spell
+          (i32.store8
+            (i32.add (i32.const 128) (local.get $i))
+            (i32.add (i32.const 97)
+              (i32.wrap_i64 (i64.and (i64.shr_u (global.get $acc) (i64.extend_i32_u (i32.mul (local.get $i) (i32.const 4)))) (i64.const 15)))))
+          (local.set $i (i32.add (local.get $i) (i32.const 1)))
+          (br_if $spell (i32.lt_u (local.get $i) (i32.const 16))))
+        (i32.store (i32.const 80) (i32.const 0))
+        (i32.store (i32.const 84) (i32.const 128))
+        (i32.store (i32.const 88) (i32.const 16))
+        (i32.store (i32.const 68) (i32.const 80))
+        (i32.store (i32.const 72) (i32.const 1))
+        (call $ok))
+      (func (export "advance") (param i64) (result i32) (call $ok))
+      (func (export "finish") (result i32) (call $ok)))
+    (core instance $shared (instantiate $shared))
+    (core instance $machine (instantiate $machine (with "shared" (instance $shared))))
+    (alias core export $machine "memory" (core memory $memory))
+    (alias core export $machine "realloc" (core func $realloc))
+    (func (export "open") (param "context" $context) (result (result (error string)))
+      (canon lift (core func $machine "open") (memory $memory) (realloc $realloc)))
+    (func (export "process") (param "input" u32) (param "rows" $batch) (result (result (list $rejection) (error string)))
+      (canon lift (core func $machine "process") (memory $memory) (realloc $realloc)))
+    (func (export "advance") (param "watermark" $timestamp) (result (result (error string)))
+      (canon lift (core func $machine "advance") (memory $memory)))
+    (func (export "finish") (result (result (error string)))
+      (canon lift (core func $machine "finish") (memory $memory))))
+
+  (instance $inner (instantiate $inner
+    (with "timestamp" (type $timestamp))
+    (with "blobs" (type $blobs))
+    (with "batch" (type $batch))
+    (with "rejection" (type $rejection))
+    (with "context" (type $context))))
+  (export "weir:operator/lifecycle@0.1.0" (instance $inner)))
