@@ -51,9 +51,9 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The number of the checkpoint in a file's name: the last number before its extension.
+/// The number of the checkpoint in a file's name: `<uid>-c<checkpoint>-a<attempt>-s<subtask>.<extension>`.
 fn checkpoint_of(path: &Path) -> u64 {
-    let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let digits = |part: &str| part.chars().filter(char::is_ascii_digit).collect::<String>();
-    name.rsplit(['-', '_', '.']).find_map(|part| digits(part).parse().ok()).unwrap_or_default()
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let number = name.rsplit("-c").next().and_then(|rest| rest.split("-a").next()).and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("{} has no checkpoint in its name", path.display()))
 }

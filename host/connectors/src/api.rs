@@ -120,4 +120,11 @@ pub trait Sink: Send {
     /// At the start of an execution, on every subtask before its first `write`: removes leftovers of earlier executions. `keep` is every
     /// committable in the checkpoint, of all subtasks of this sink (empty where there is no checkpoint).
     fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError>;
+
+    /// Takes back what was made visible for checkpoints after `checkpoint` (0: for any), because its rows will be written
+    /// again: the job starts over, or goes on from a checkpoint older than the last. Once, on the first subtask, after
+    /// `recover`. Gives how much was taken back, in the sink's units. A sink that cannot take anything back says 0.
+    fn retract(&mut self, _checkpoint: CheckpointId) -> Result<u64, ConnectorError> {
+        Ok(0)
+    }
 }

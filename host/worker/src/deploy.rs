@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use weir_checkpoint::align::Mode;
 use weir_connectors::{Sink, SinkContext, WatermarkGenerator};
-use weir_model::{Attempt, InstanceId, KeyGroupRange, OperatorUid, TaskId, WATERMARK_START};
+use weir_model::{Attempt, CheckpointId, InstanceId, KeyGroupRange, OperatorUid, TaskId, WATERMARK_START};
 use weir_plan::{CheckpointMode, Exchange, OnError, OperatorSpec, Port, SourceSpec, VertexKind};
 use weir_sandbox::{InstanceLimits, OperatorContext, SandboxError, Template};
 use weir_storage::{ErrorKind, JobStorage, Manifest, OperatorState, Segment, StorageError, SubtaskState};
@@ -76,6 +76,8 @@ pub(crate) struct Deployer<'a> {
     pub(crate) manifest: Option<&'a Manifest>,
     pub(crate) attempt: Attempt,
     pub(crate) metrics: &'a Arc<Metrics>,
+    /// Set where rows after this checkpoint will be written again although sinks have made them visible.
+    pub(crate) retract_after: Option<CheckpointId>,
 }
 
 impl Deployer<'_> {
@@ -291,6 +293,12 @@ impl Deployer<'_> {
                     SinkContext { uid: described.uid.clone(), index, parallelism: described.parallelism, attempt: self.attempt };
                 let mut sink = factory.create(&context).map_err(failed)?;
                 sink.recover(&keep).map_err(failed)?;
+                if let Some(checkpoint) = self.retract_after.filter(|_| index == 0) {
+                    let count = sink.retract(checkpoint).map_err(failed)?;
+                    if count > 0 {
+                        tracing::warn!(sink = described.uid, count, "output was taken back, since its rows are written again");
+                    }
+                }
                 if index == 0 {
                     keep.iter().try_for_each(|committable| sink.commit(committable)).map_err(failed)?;
                 }

