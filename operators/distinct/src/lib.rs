@@ -1,0 +1,197 @@
+//! Counts the distinct values of a field for each key and window of event time. See README.md for its configuration.
+
+use std::collections::BTreeMap;
+
+use weir_sdk::json::{Path, append_integer};
+use weir_sdk::prelude::*;
+use weir_sdk::{Port, Span};
+
+/// As written in the job file; see README.md.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Config {
+    field: Path,
+    size: Span,
+    #[serde(default)]
+    allowed_lateness: Span,
+}
+
+/// The operator.
+#[derive(Debug)]
+pub struct Distinct {
+    config: Config,
+    state: State,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    /// Length of the windows, in milliseconds.
+    size: i64,
+    /// The values seen for each key, by start of the window.
+    windows: BTreeMap<Timestamp, KeyMap<KeyMap<()>>>,
+    /// Windows that end here or earlier have been sent.
+    sent_until: Timestamp,
+}
+
+impl Operator for Distinct {
+    type Config = Config;
+
+    fn open(config: Config, _: &Context) -> Result<Distinct, Error> {
+        let size = config.size.ms();
+        if size == 0 {
+            return Err(Error::fail("config.size: must be longer than 0"));
+        }
+        if config.field.steps().is_empty() {
+            return Err(Error::fail("config.field: an empty path; write for example \"user.id\""));
+        }
+        Ok(Distinct { config, state: State { size, windows: BTreeMap::new(), sent_until: Timestamp::MIN } })
+    }
+
+    fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
+        let size = self.size()?;
+        let path = &self.config.field;
+        let raw = path.find(row.value).or_reject("reading the value")?.filter(|raw| !raw.is_null());
+        let raw = raw.ok_or_else(|| row.reject(format_args!("field `{path}` is missing")))?;
+        let value = raw.scalar().ok_or_else(|| row.reject(format_args!("field `{path}` is an object or array")))?;
+        let start = row.timestamp.checked_sub(row.timestamp.rem_euclid(size));
+        let (start, end) = start
+            .and_then(|start| Some((start, start.checked_add(size)?)))
+            .ok_or_else(|| row.reject(format_args!("time {} is out of range", row.timestamp)))?;
+        if end.saturating_add(self.config.allowed_lateness.ms()) <= out.watermark() {
+            out.to(1).emit(row.timestamp, row.key, row.value);
+            return Ok(());
+        }
+        let values = self.state.windows.entry(start).or_default().or_default(row.key);
+        let is_new = values.insert(&value, ()).is_none();
+        if is_new && end <= self.state.sent_until {
+            send(start, end, row.key, values.len(), out.to(0));
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, watermark: Timestamp, out: &mut Outputs) -> Result<(), Error> {
+        let size = self.size()?;
+        let lateness = self.config.allowed_lateness.ms();
+        for (&start, keys) in &self.state.windows {
+            let end = start + size;
+            if end > watermark {
+                break;
+            }
+            if end > self.state.sent_until {
+                keys.for_each(|key, values| send(start, end, key, values.len(), out.to(0)));
+            }
+        }
+        self.state.sent_until = watermark;
+        while let Some(window) = self.state.windows.first_entry()
+            && (*window.key() + size).saturating_add(lateness) <= watermark
+        {
+            window.remove();
+        }
+        Ok(())
+    }
+}
+
+impl Distinct {
+    /// Length of the windows. State that was saved for another length must not be read with this one.
+    fn size(&self) -> Result<i64, Error> {
+        let size = self.config.size.ms();
+        if size != self.state.size {
+            return Err(Error::fail(format_args!(
+                "config.size: the loaded state has windows of {} ms, not {size} ms; keep the size, or start without the state",
+                self.state.size
+            )));
+        }
+        Ok(size)
+    }
+}
+
+fn send(start: Timestamp, end: Timestamp, key: &[u8], distinct: usize, mut out: Port<'_>) {
+    out.write(end - 1, key, |bytes| {
+        bytes.extend_from_slice(b"{\"start\":");
+        append_integer(bytes, start);
+        bytes.extend_from_slice(b",\"end\":");
+        append_integer(bytes, end);
+        bytes.extend_from_slice(b",\"distinct\":");
+        append_integer(bytes, distinct as i64);
+        bytes.push(b'}');
+    });
+}
+
+weir_sdk::export!(Distinct, portable = state);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use weir_sdk::testing::Harness;
+
+    const CONFIG: &str = r#"{"field":"user","size":"10ms","allowed_lateness":"5ms"}"#;
+
+    fn user(name: &str) -> String {
+        format!("{{\"user\":\"{name}\"}}")
+    }
+
+    #[test]
+    fn each_value_counts_once_a_window_and_key() {
+        let mut distinct = Harness::<Distinct>::new(CONFIG);
+        for (time, key, name) in [(0, "a", "ann"), (9, "a", "ann"), (3, "a", "bob"), (3, "b", "ann"), (10, "a", "ann")] {
+            distinct.row(time, key, user(name));
+        }
+        distinct.row(4, "a", r#"{"user":7}"#).advance(10);
+        let mut rows = distinct.take_text(0);
+        rows.sort();
+        assert_eq!(rows, [r#"9 a {"start":0,"end":10,"distinct":3}"#, r#"9 b {"start":0,"end":10,"distinct":1}"#]);
+        distinct.finish();
+        assert_eq!(distinct.take_text(0), [r#"19 a {"start":10,"end":20,"distinct":1}"#]);
+    }
+
+    #[test]
+    fn late_values_update_the_count_and_too_late_rows_go_to_their_own_output() {
+        let mut distinct = Harness::<Distinct>::new(CONFIG);
+        distinct.row(1, "a", user("ann")).advance(12);
+        distinct.take(0);
+        distinct.row(2, "a", user("ann"));
+        assert!(distinct.take(0).is_empty(), "nothing new");
+        distinct.row(2, "a", user("bob"));
+        assert_eq!(distinct.take_text(0), [r#"9 a {"start":0,"end":10,"distinct":2}"#]);
+        distinct.advance(15).row(2, "a", user("eve"));
+        assert_eq!(distinct.take_text(1), [r#"2 a {"user":"eve"}"#]);
+    }
+
+    #[test]
+    fn counts_equal_a_set_across_an_upgrade() {
+        let mut distinct = Harness::<Distinct>::new(CONFIG);
+        let mut reference = std::collections::BTreeSet::new();
+        for i in 0..5_000u64 {
+            let name = format!("user {}", i.wrapping_mul(0x9E37_79B9) % 700);
+            reference.insert(name.clone());
+            distinct.row(5, "k", user(&name));
+            if i == 2_500 {
+                distinct = distinct.upgrade(CONFIG).unwrap();
+            }
+        }
+        distinct.finish();
+        assert_eq!(distinct.take_text(0), [format!("9 k {{\"start\":0,\"end\":10,\"distinct\":{}}}", reference.len())]);
+    }
+
+    #[test]
+    fn rows_without_the_field_are_rejected() {
+        let mut distinct = Harness::<Distinct>::new(CONFIG);
+        distinct.row(1, "a", "{}").row(1, "a", r#"{"user":null}"#).row(1, "a", r#"{"user":[]}"#).row(i64::MAX, "a", user("x"));
+        let reasons: Vec<String> = distinct.take_rejections().into_iter().map(|rejected| rejected.reason).collect();
+        let missing = "field `user` is missing";
+        assert_eq!(reasons[..3], [missing, missing, "field `user` is an object or array"]);
+        assert!(reasons[3].ends_with("is out of range"));
+        distinct.finish();
+        assert!(distinct.take(0).is_empty());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let error = |config: &str| Harness::<Distinct>::try_new(config).unwrap_err();
+        assert_eq!(error(r#"{"field":"a"}"#), "config: key `size` is missing");
+        assert_eq!(error(r#"{"field":"a","size":"0s"}"#), "config.size: must be longer than 0");
+        let other = r#"{"field":"user","size":"20ms"}"#;
+        let mut loaded = Harness::<Distinct>::new(CONFIG).upgrade::<Distinct>(other).unwrap();
+        assert!(loaded.try_input(0, &[(1, b"", b"{}")]).unwrap_err().contains("config.size: the loaded state"));
+    }
+}

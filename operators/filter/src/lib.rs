@@ -1,0 +1,111 @@
+//! Passes on the rows whose value meets conditions. See README.md for its configuration. Keeps no state.
+
+mod condition;
+
+use weir_sdk::prelude::*;
+
+use condition::Condition;
+
+/// As written in the job file; see README.md.
+#[derive(Debug, Deserialize)]
+pub struct Config {
+    #[serde(default)]
+    all: Vec<Condition>,
+    #[serde(default)]
+    any: Vec<Condition>,
+    #[serde(default)]
+    dropped: Dropped,
+}
+
+/// What becomes of the rows that do not meet the conditions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Dropped {
+    #[default]
+    Discard,
+    Output,
+}
+
+/// The operator.
+#[derive(Debug)]
+pub struct Filter {
+    config: Config,
+}
+
+impl Operator for Filter {
+    type Config = Config;
+
+    fn open(config: Config, _: &Context) -> Result<Filter, Error> {
+        if config.all.is_empty() && config.any.is_empty() {
+            return Err(Error::fail(
+                "config: give conditions under `all` or `any`, for example all = [{ field = \"status\", ge = 500 }]",
+            ));
+        }
+        for (list, conditions) in [("all", &config.all), ("any", &config.any)] {
+            for (index, condition) in conditions.iter().enumerate() {
+                condition.check().map_err(|problem| Error::fail(format!("config.{list}.{index}: {problem}")))?;
+            }
+        }
+        Ok(Filter { config })
+    }
+
+    fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
+        let Config { all, any, dropped } = &self.config;
+        let mut passes = true;
+        for condition in all {
+            passes = passes && condition.holds(row.value).or_reject("reading the value")?;
+        }
+        if passes && !any.is_empty() {
+            passes = false;
+            for condition in any {
+                passes = passes || condition.holds(row.value).or_reject("reading the value")?;
+            }
+        }
+        if passes {
+            out.emit(row.timestamp, row.key, row.value);
+        } else if *dropped == Dropped::Output {
+            out.to(1).emit(row.timestamp, row.key, row.value);
+        }
+        Ok(())
+    }
+}
+
+weir_sdk::export!(Filter);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use weir_sdk::testing::Harness;
+
+    #[test]
+    fn all_and_any_are_both_needed() {
+        let mut filter = Harness::<Filter>::new(
+            r#"{"all":[{"field":"status","ge":400,"lt":500}],"any":[{"field":"path","prefix":"/a"},{"field":"path","eq":"/b"}],"dropped":"output"}"#,
+        );
+        for (status, path) in [(404, "/a/1"), (404, "/b"), (404, "/b/1"), (500, "/b"), (399, "/a")] {
+            filter.row(1, "k", format!("{{\"status\":{status},\"path\":\"{path}\"}}"));
+        }
+        assert_eq!(filter.take(0).len(), 2);
+        assert_eq!(filter.take(1).len(), 3);
+    }
+
+    #[test]
+    fn rows_that_do_not_pass_are_discarded_unless_asked_for() {
+        let mut filter = Harness::<Filter>::new(r#"{"any":[{"field":"a","exists":true}]}"#);
+        filter.row(1, "k", "{}").row(2, "k", r#"{"a":null}"#).row(3, "k", r#"{"a":0}"#).row(4, "k", "{");
+        assert_eq!(filter.take_text(0), [r#"3 k {"a":0}"#]);
+        assert!(filter.take(1).is_empty());
+        assert_eq!(filter.take_rejections()[0].reason, "reading the value: not JSON at byte 1");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_configuration_is_named() {
+        let error = |config: &str| Harness::<Filter>::try_new(config).unwrap_err();
+        assert!(error("{}").starts_with("config: give conditions"));
+        assert!(error(r#"{"all":[{"field":"a"}]}"#).starts_with("config.all.0: say what `a` must be"));
+        assert!(error(r#"{"any":[{"field":"a","lt":true}]}"#).starts_with("config.any.0: lt compares numbers or texts"));
+        assert!(error(r#"{"all":[{"field":"a","contain":"x"}]}"#).contains("did you mean `contains`?"));
+        assert!(error(r#"{"all":[{"eq":1}]}"#).starts_with("config.all.0: key `field` is missing"));
+    }
+}
