@@ -14,6 +14,7 @@ pub(crate) struct Progress {
     pub(crate) watermark: Option<i64>,
     /// The last completed checkpoint.
     pub(crate) checkpoint: Option<Checkpoint>,
+    pub(crate) pauses: Pauses,
 }
 
 /// A completed checkpoint.
@@ -22,10 +23,18 @@ pub(crate) struct Checkpoint {
     pub(crate) id: u64,
     pub(crate) duration_ms: u64,
     pub(crate) bytes: u64,
-    /// The longest time that one task stood still for it.
-    pub(crate) pause_us_max: u64,
-    /// Pages of guest memory that it holds, if that is told.
-    pub(crate) pages: Option<u64>,
+    /// Bytes of guest memory that it captured, before compression: whole pages.
+    pub(crate) captured_bytes: u64,
+    /// Of the bytes written, those that merged older captures.
+    pub(crate) merged_bytes: u64,
+}
+
+/// How long checkpoints have interrupted tasks since the process started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Pauses {
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) max_us: u64,
 }
 
 /// One line of the output.
@@ -47,6 +56,7 @@ impl Event {
             rows_per_second: value["rows_per_second"].as_f64().unwrap_or_default(),
             watermark: value["watermark"].as_i64(),
             checkpoint: Checkpoint::parse(&value["checkpoint"]),
+            pauses: Pauses::parse(&value["pauses"]),
         };
         match value["event"].as_str()? {
             "progress" => Some(Event::Progress(progress)),
@@ -60,8 +70,21 @@ impl Checkpoint {
     fn parse(value: &Value) -> Option<Checkpoint> {
         let number = |key: &str| value[key].as_u64().unwrap_or_default();
         let id = value["id"].as_u64()?;
-        let (duration_ms, pause_us_max) = (number("duration_ms"), number("pause_us_max"));
-        Some(Checkpoint { id, duration_ms, bytes: number("bytes"), pause_us_max, pages: value["pages"].as_u64() })
+        let (duration_ms, bytes) = (number("duration_ms"), number("bytes"));
+        Some(Checkpoint {
+            id,
+            duration_ms,
+            bytes,
+            captured_bytes: number("captured_bytes"),
+            merged_bytes: number("merged_bytes"),
+        })
+    }
+}
+
+impl Pauses {
+    fn parse(value: &Value) -> Pauses {
+        let number = |key: &str| value[key].as_u64().unwrap_or_default();
+        Pauses { p50_us: number("p50_us"), p99_us: number("p99_us"), max_us: number("max_us") }
     }
 }
 
@@ -72,13 +95,15 @@ mod tests {
     #[test]
     fn a_progress_line_is_read_with_and_without_a_checkpoint() {
         let line = r#"{"event":"progress","at_ms":7,"rows_in":5,"rows_out":3,"rows_per_second":2.5,"watermark":-1,
-            "checkpoint":{"id":4,"duration_ms":12,"bytes":99,"pause_us_max":800,"pages":6}}"#;
+            "checkpoint":{"id":4,"duration_ms":12,"bytes":99,"captured_bytes":8192,"merged_bytes":1},
+            "pauses":{"p50_us":1,"p99_us":2,"max_us":3}}"#;
         let Some(Event::Progress(progress)) = Event::parse(line) else { panic!("no progress in {line}") };
         assert_eq!((progress.rows_in, progress.rows_out, progress.watermark), (5, 3, Some(-1)));
         assert_eq!(
             progress.checkpoint,
-            Some(Checkpoint { id: 4, duration_ms: 12, bytes: 99, pause_us_max: 800, pages: Some(6) })
+            Some(Checkpoint { id: 4, duration_ms: 12, bytes: 99, captured_bytes: 8192, merged_bytes: 1 })
         );
+        assert_eq!(progress.pauses, Pauses { p50_us: 1, p99_us: 2, max_us: 3 });
         let Some(Event::Summary(summary)) = Event::parse(r#"{"event":"summary","rows_in":9}"#) else { panic!("no summary") };
         assert_eq!((summary.rows_in, summary.checkpoint), (9, None));
     }

@@ -4,7 +4,7 @@ use super::Stand;
 use super::case::{Case, Variant};
 use super::process;
 use crate::child::{Next, Running};
-use crate::progress::{Checkpoint, Event, Progress};
+use crate::progress::{Checkpoint, Event, Pauses, Progress};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,11 +22,13 @@ pub(crate) struct Sample {
     /// CPU cores that others on the machine used meanwhile.
     pub(crate) others_cores: f64,
     pub(crate) checkpoints: Vec<Checkpoint>,
+    /// Interruptions by checkpoints, since the start.
+    pub(crate) pauses: Pauses,
 }
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Sample { rows_per_s, cpu_s_per_million, resident_max_mib, others_cores, checkpoints } = self;
+        let Sample { rows_per_s, cpu_s_per_million, resident_max_mib, others_cores, checkpoints, .. } = self;
         write!(
             f,
             "{:.2} M rows/s, {cpu_s_per_million:.3} CPU s per M rows, {resident_max_mib:.0} MiB, {} checkpoints, others {others_cores:.2} cores",
@@ -51,11 +53,10 @@ impl Point {
     }
 }
 
-/// The command that runs a bench job from scratch. `weir` is the binary to run it with.
+/// The command that runs a bench job. `weir` is the binary to run it with.
 pub(crate) fn command(stand: &Stand, weir: &Path, job: &str, settings: &[&str]) -> Command {
     let mut command = Command::new(weir);
-    command.arg("run").arg(stand.workspace.root.join("bench/jobs").join(job));
-    command.arg("--fresh").arg("--data-dir").arg(&stand.prepared.data_dir);
+    command.arg("run").arg(stand.workspace.root.join("bench/jobs").join(job)).arg("--data-dir").arg(&stand.prepared.data_dir);
     for setting in settings {
         command.args(["--set", setting]);
     }
@@ -73,7 +74,7 @@ pub(crate) fn run(stand: &Stand, case: &Case, variant: Variant) -> Result<Sample
         _ => &stand.prepared.weir,
     };
     let mut command = command(stand, weir, case.job, &settings);
-    command.arg("--json");
+    command.args(["--json", "--fresh"]);
     let running = Running::start(&mut command, &stand.scratch.join("weir.log"))?;
     let sample = window(&running, stand.effort.warm_up, stand.effort.window);
     if sample.is_err() {
@@ -117,6 +118,7 @@ fn window(running: &Running, warm_up: Duration, window: Duration) -> Result<Samp
             resident_max_mib: process::resident_max_mib(running.pid())?,
             others_cores: ((point.busy_s - first.busy_s - cpu_s) / seconds).max(0.0),
             checkpoints: checkpoints.into_values().collect(),
+            pauses: progress.pauses,
         });
     }
 }
@@ -156,7 +158,7 @@ mod tests {
     #[test]
     fn a_window_is_measured_between_two_events() {
         let script = r#"i=0; while true; do i=$((i+1)); echo "{\"event\":\"progress\",\"at_ms\":$((i*1000)),\"rows_in\":$((i*5000)),
-            \"checkpoint\":{\"id\":$((i/2)),\"duration_ms\":3,\"bytes\":10,\"pause_us_max\":7}}" | tr -d '\n'; echo; sleep 0.01; done"#;
+            \"checkpoint\":{\"id\":$((i/2)),\"duration_ms\":3,\"bytes\":10}}" | tr -d '\n'; echo; sleep 0.01; done"#;
         let file = std::env::temp_dir().join(format!("xtask-measure-{}", std::process::id()));
         let running = Running::start(Command::new("sh").args(["-c", script]), &file).unwrap();
         let sample = window(&running, Duration::ZERO, Duration::from_secs(10)).unwrap();

@@ -73,7 +73,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         throughput(&stand, case, flink.as_ref(), &mut report)?;
     }
     if "pause".contains(&only) {
-        report.pauses(&steady::pauses(&stand)?);
+        report.large(&steady::large(&stand)?);
     }
     if "start".contains(&only) {
         report.start(&steady::start(&stand)?);

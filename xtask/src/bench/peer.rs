@@ -57,7 +57,7 @@ fn sample(result: &Value) -> Result<Sample> {
         cpu_s_per_million: number("cpu_s_per_M")?,
         resident_max_mib: memory("tm_peak_mb") + memory("jm_peak_mb"),
         others_cores: number("other_cores")?,
-        checkpoints: Vec::new(),
+        ..Sample::default()
     })
 }
 

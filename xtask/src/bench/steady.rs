@@ -3,7 +3,7 @@
 use super::measure::command;
 use super::{Stand, process};
 use crate::child::{Next, Running};
-use crate::progress::{Checkpoint, Event};
+use crate::progress::{Checkpoint, Event, Pauses, Progress};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -12,30 +12,50 @@ use std::time::{Duration, Instant};
 
 /// Keys that large.toml names before it goes on at its rate.
 const LARGE_KEYS: u64 = 5_000_000;
-/// Checkpoints after the state is complete that still carry the filling.
-const SETTLING: usize = 3;
+/// Checkpoints after the filling until it is all in a checkpoint.
+const SETTLING: usize = 2;
 const GIVE_UP: Duration = Duration::from_secs(900);
 
 /// Checkpoints of a job with a gibibyte of state.
 #[derive(Debug)]
-pub(crate) struct Pauses {
+pub(crate) struct Large {
     pub(crate) resident_mib: f64,
+    pub(crate) rows_per_checkpoint: f64,
     pub(crate) checkpoints: Vec<Checkpoint>,
+    pub(crate) pauses: Pauses,
 }
 
-/// Fills the state, then watches checkpoints.
-pub(crate) fn pauses(stand: &Stand) -> Result<Pauses> {
-    eprintln!("pause");
+/// Fills the state; then watches checkpoints in a second process that goes on from there, so that the filling is in none of its
+/// figures.
+pub(crate) fn large(stand: &Stand) -> Result<Large> {
+    eprintln!("pause: filling the state");
+    watch(stand, true, LARGE_KEYS, SETTLING)?;
+    eprintln!("pause: watching {} checkpoints", stand.effort.checkpoints);
+    watch(stand, false, 1, stand.effort.checkpoints)
+}
+
+/// Runs the job until `rows` are read and `count` checkpoints after that are completed.
+fn watch(stand: &Stand, is_fresh: bool, rows: u64, count: usize) -> Result<Large> {
     let mut command = command(stand, &stand.prepared.weir, "large.toml", &[]);
+    if is_fresh {
+        command.arg("--fresh");
+    }
     let running = Running::start(command.arg("--json"), &stand.scratch.join("weir.log"))?;
     let started = Instant::now();
     let mut seen: BTreeMap<u64, Checkpoint> = BTreeMap::new();
-    while seen.len() < stand.effort.checkpoints + SETTLING {
+    let (mut last, mut first_rows) = (Progress::default(), None);
+    while seen.len() <= count {
         match running.next(Duration::from_secs(1)) {
-            Next::Event(Event::Progress(progress)) if progress.rows_in >= LARGE_KEYS => {
-                seen.extend(progress.checkpoint.map(|checkpoint| (checkpoint.id, checkpoint)));
+            Next::Event(Event::Progress(progress)) => {
+                if progress.rows_in >= rows
+                    && let Some(checkpoint) = progress.checkpoint.clone()
+                {
+                    first_rows.get_or_insert(progress.rows_in);
+                    seen.insert(checkpoint.id, checkpoint);
+                }
+                last = progress;
             }
-            Next::Event(Event::Progress(_)) | Next::Quiet => {}
+            Next::Quiet => {}
             Next::Event(Event::Summary(_)) | Next::Ended => {
                 running.finish()?;
                 bail!("the job ended before its checkpoints were seen");
@@ -47,7 +67,9 @@ pub(crate) fn pauses(stand: &Stand) -> Result<Pauses> {
     }
     let resident_mib = process::resident_mib(running.pid())?;
     running.kill()?;
-    Ok(Pauses { resident_mib, checkpoints: seen.into_values().skip(SETTLING).collect() })
+    let rows_per_checkpoint = (last.rows_in - first_rows.unwrap_or_default()) as f64 / count as f64;
+    // The first one seen was under way, or is the first after the start: it may hold more than one interval's pages.
+    Ok(Large { resident_mib, rows_per_checkpoint, checkpoints: seen.into_values().skip(1).collect(), pauses: last.pauses })
 }
 
 /// A start with a warm compile cache, and what the job needs while it has next to nothing to do.
@@ -71,7 +93,7 @@ pub(crate) fn start(stand: &Stand) -> Result<Start> {
 fn first_row(stand: &Stand) -> Result<f64> {
     let started = Instant::now();
     let mut command = command(stand, &stand.prepared.weir, "start.toml", &[]);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut child = command.arg("--fresh").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut line = String::new();
     let read = BufReader::new(child.stdout.take().context("a child without a stdout")?).read_line(&mut line);
     let elapsed = started.elapsed();
@@ -86,7 +108,7 @@ fn first_row(stand: &Stand) -> Result<f64> {
 /// Resident memory and CPU cores of a job at rest.
 fn idle(stand: &Stand) -> Result<(f64, f64)> {
     let mut command = command(stand, &stand.prepared.weir, "start.toml", &["sink.out.connector=blackhole"]);
-    let running = Running::start(command.arg("--json"), &stand.scratch.join("weir.log"))?;
+    let running = Running::start(command.args(["--json", "--fresh"]), &stand.scratch.join("weir.log"))?;
     let mut first = None;
     loop {
         match running.next(Duration::from_secs(1)) {

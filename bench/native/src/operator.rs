@@ -1,0 +1,90 @@
+//! An operator of the SDK as an instance of a task. Columns are moved between the two crates' batches, never copied.
+
+use std::marker::PhantomData;
+use weir_model::{Batch, BatchRef, Blobs, CheckpointId, Timestamp};
+use weir_sandbox::{CallError, Capture, Emitted, Rejection, SandboxError};
+use weir_sdk::native::{self, NativeOperator};
+use weir_task::{Instance, InstanceFactory};
+
+/// Makes instances of the operator `T`.
+pub(crate) struct Factory<T> {
+    context: weir_sdk::Context,
+    operator: PhantomData<fn() -> T>,
+}
+
+impl<T> Factory<T> {
+    /// For the operator of this id in the job file.
+    pub(crate) fn new(uid: &str) -> Factory<T> {
+        let context = weir_sdk::Context { operator: uid.to_string(), config: "{}".to_string(), ..weir_sdk::Context::default() };
+        Factory { context, operator: PhantomData }
+    }
+}
+
+impl<T: weir_sdk::Operator + Send> InstanceFactory for Factory<T> {
+    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
+        let operator = native::open::<T>(&self.context);
+        // The bench operators take no configuration, so opening them cannot fail.
+        Ok(Box::new(Native { operator: operator.unwrap_or_else(|reason| panic!("a bench operator does not open: {reason}")) }))
+    }
+}
+
+struct Native {
+    operator: Box<dyn NativeOperator>,
+}
+
+impl Instance for Native {
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
+        let rejections = self.operator.process(input, to_sdk(rows), &mut |port, rows| emitted.push(from_sdk(port, rows)));
+        let rejections = rejections.map_err(CallError::Failed)?;
+        Ok(rejections.into_iter().map(|rejection| Rejection { row: rejection.row, reason: rejection.reason }).collect())
+    }
+
+    fn advance(&mut self, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+        self.operator.advance(watermark, &mut |port, rows| emitted.push(from_sdk(port, rows))).map_err(CallError::Failed)
+    }
+
+    fn finish(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+        self.operator.finish(&mut |port, rows| emitted.push(from_sdk(port, rows))).map_err(CallError::Failed)
+    }
+
+    fn capture(&mut self, _: CheckpointId) -> Result<Option<Capture>, SandboxError> {
+        Ok(None)
+    }
+
+    fn checkpoint_completed(&mut self, _: CheckpointId) {}
+}
+
+fn to_sdk(rows: BatchRef<'_>) -> weir_sdk::BatchRef<'_> {
+    let keys = weir_sdk::BlobsRef { ends: rows.keys.ends, bytes: rows.keys.bytes };
+    let values = weir_sdk::BlobsRef { ends: rows.values.ends, bytes: rows.values.bytes };
+    weir_sdk::BatchRef { timestamps: rows.timestamps, keys, values }
+}
+
+fn from_sdk(port: u32, rows: weir_sdk::Batch) -> Emitted {
+    let keys = Blobs { ends: rows.keys.ends, bytes: rows.keys.bytes };
+    let values = Blobs { ends: rows.values.ends, bytes: rows.values.bytes };
+    Emitted { port, rows: Batch { timestamps: rows.timestamps, keys, values } }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn rows_pass_through_a_native_operator_and_its_state_stays_in_the_instance() {
+        let factory = Factory::<bench_count::Count>::new("count");
+        let mut instance = factory.instantiate().unwrap();
+        let mut rows = Batch::default();
+        rows.push(1, b"key", b"value");
+        let mut emitted = Vec::new();
+        for expected in 1..=2u64 {
+            emitted.clear();
+            assert!(instance.process(0, rows.view(), &mut emitted).unwrap().is_empty());
+            assert_eq!((emitted.len(), emitted[0].port), (1, 0));
+            let (time, key, value) = emitted[0].rows.rows().next().unwrap();
+            assert_eq!((time, key, value), (1, b"key".as_slice(), expected.to_le_bytes().as_slice()));
+        }
+        assert!(instance.capture(CheckpointId(1)).unwrap().is_none());
+    }
+}
