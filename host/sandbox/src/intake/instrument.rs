@@ -135,7 +135,7 @@ fn append_own(tree: &Tree, own: &[Own], counts: Counts, out: &mut Vec<u8>) {
     append(&bundles, out);
 }
 
-fn append(section: &(impl ComponentSection + Encode), out: &mut Vec<u8>) {
+fn append(section: &impl ComponentSection, out: &mut Vec<u8>) {
     section.append_to_component(out);
 }
 

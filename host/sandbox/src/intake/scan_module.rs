@@ -87,10 +87,10 @@ impl<'a> ModuleScan<'a> {
                             hint: "upload the component as the toolchain made it, before weir instrumented it".to_string(),
                         }));
                     }
-                    if export.kind == ExternalKind::Global {
-                        if let Some(global) = self.globals.get_mut(export.index as usize) {
-                            global.is_exported = true;
-                        }
+                    if export.kind == ExternalKind::Global
+                        && let Some(global) = self.globals.get_mut(export.index as usize)
+                    {
+                        global.is_exported = true;
                     }
                 }
             }

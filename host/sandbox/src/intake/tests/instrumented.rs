@@ -51,7 +51,7 @@ fn every_bit_of_every_global_can_be_set() {
     // NaNs with payloads: a float that is not moved as bits would lose them.
     let values =
         vec![0xdead_beef, u64::MAX - 1, 0x7fa0_1234, 0x7ff4_0000_dead_beef, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
-    rig.set_globals(&[values.clone()]);
+    rig.set_globals(std::slice::from_ref(&values));
     assert_eq!(rig.globals(), [values]);
 }
 

@@ -55,7 +55,7 @@ fn a_core_module_from_rustc_becomes_an_instrumented_component() {
     assert_eq!(prepared.accessors.len(), 1);
     let mut rig = Rig::new(&prepared.init, &prepared.accessors);
     let stack_pointer = rig.get(0, 0).unwrap();
-    assert!(stack_pointer > 0 && stack_pointer % 16 == 0, "{stack_pointer}");
+    assert!(stack_pointer > 0 && stack_pointer.is_multiple_of(16), "{stack_pointer}");
     Rig::new(&prepared.run, &prepared.accessors).set(0, 0, stack_pointer).unwrap();
 }
 
