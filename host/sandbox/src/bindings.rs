@@ -86,6 +86,7 @@ pub(crate) struct RejectionOut {
 #[derive(ComponentType, Lift, Clone, Copy)]
 #[component(enum)]
 #[repr(u8)]
+#[allow(dead_code, reason = "lifted from its number, never named")]
 pub(crate) enum LevelOut {
     #[component(name = "debug")]
     Debug,

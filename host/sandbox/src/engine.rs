@@ -85,12 +85,6 @@ impl Sandbox {
     pub fn take_in(&self, bytes: &[u8]) -> Result<Component, SandboxError> {
         Component::new(self.shared.clone(), intake::prepare(bytes)?)
     }
-
-    /// Compiles what did not come through [`intake::prepare`].
-    #[cfg(test)]
-    pub(crate) fn compile(&self, prepared: intake::Prepared) -> Result<Component, SandboxError> {
-        Component::new(self.shared.clone(), prepared)
-    }
 }
 
 impl Shared {

@@ -45,7 +45,7 @@ impl Component {
         limits: &InstanceLimits,
         events: Arc<dyn HostEvents>,
     ) -> Result<Template, SandboxError> {
-        let (mut store, exports, regions) = self.start(self.init()?, limits, &events, None)?;
+        let Standing { mut store, exports, regions } = self.start(self.init()?, limits, &events, None)?;
         let trapped =
             |error: wasmtime::Error| SandboxError::Start { digest: self.digest(), trap: Trap::of(&error, limits.call_deadline) };
         let context_in =
@@ -111,7 +111,7 @@ impl Component {
         limits: &InstanceLimits,
         events: &Arc<dyn HostEvents>,
         starts: Option<Vec<Start>>,
-    ) -> Result<(Store<Guest>, Exports, Vec<Arc<Region>>), SandboxError> {
+    ) -> Result<Standing, SandboxError> {
         let mut store = Store::new(&self.shared().engine, Guest::new(limits.memory_bytes, events.clone()));
         store.limiter(|guest| &mut guest.limiter);
         store.set_epoch_deadline(self.shared().deadline_epochs(limits.call_deadline));
@@ -128,7 +128,7 @@ impl Component {
         let exports = variant
             .exports(&mut store, &instance)
             .map_err(|error| SandboxError::Contract { digest, reason: format!("{error:#}") })?;
-        Ok((store, exports, regions))
+        Ok(Standing { store, exports, regions })
     }
 
     fn check_sizes(&self, sizes: impl Iterator<Item = u64>, limits: &InstanceLimits) -> Result<(), SandboxError> {
@@ -213,16 +213,15 @@ impl Template {
     fn stand(&self, sizes: impl Iterator<Item = usize>, globals: &Globals) -> Result<Standing, SandboxError> {
         let inner = &*self.inner;
         let starts = inner.memories.iter().cloned().zip(sizes).map(|(template, size)| Start { template, size }).collect();
-        let (mut store, exports, regions) =
-            inner.component.start(inner.component.run(), &inner.limits, &inner.events, Some(starts))?;
+        let mut standing = inner.component.start(inner.component.run(), &inner.limits, &inner.events, Some(starts))?;
         let failed = |reason: String| SandboxError::Instantiate { digest: inner.component.digest(), reason };
-        if !exports.accessors.iter().map(|access| access.slots()).eq(globals.iter().map(Vec::len)) {
+        if !standing.exports.accessors.iter().map(|access| access.slots()).eq(globals.iter().map(Vec::len)) {
             return Err(failed("its globals are not those of its image".to_string()));
         }
-        for (access, values) in exports.accessors.iter().zip(globals) {
-            access.write(&mut store, values).map_err(|error| failed(format!("cannot set its globals: {error:#}")))?;
+        for (access, values) in standing.exports.accessors.iter().zip(globals) {
+            access.write(&mut standing.store, values).map_err(|error| failed(format!("cannot set its globals: {error:#}")))?;
         }
-        Ok(Standing { store, exports, regions })
+        Ok(standing)
     }
 
     pub(crate) fn component(&self) -> &Component {
@@ -264,7 +263,10 @@ fn write(region: &Region, template: &SealedMemory, first: u32, content: &Content
     // SAFETY: the instance has not been handed out yet, so its guest does not run, and no slice of the region lives.
     let put = |page: u32, bytes: &[u8]| unsafe { region.write(page as usize * PAGE_BYTES, bytes) };
     match content {
-        Content::Bytes(bytes) => put(first, bytes),
+        Content::Bytes(bytes) => {
+            region.populate(first as usize * PAGE_BYTES, bytes.len());
+            put(first, bytes);
+        }
         Content::Zero(count) => {
             (first..first + count).filter(|&page| template.pages().contains(page)).for_each(|page| put(page, &[0; PAGE_BYTES]));
         }

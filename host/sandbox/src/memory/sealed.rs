@@ -84,11 +84,12 @@ impl SealedMemory {
         // Holes are skipped: reading one would give it a page.
         while let Some(start) = seek(&self.file, rustix::fs::SeekFrom::Data(offset))? {
             let end = seek(&self.file, rustix::fs::SeekFrom::Hole(start))?.unwrap_or(self.size as u64);
-            for page in start as usize / PAGE_BYTES..(end as usize).div_ceil(PAGE_BYTES) {
-                let bytes = self.page(page as u32);
+            let with_data = start as usize / PAGE_BYTES..(end as usize).div_ceil(PAGE_BYTES);
+            for (page, hash) in (0u32..).zip(&mut hashes).take(with_data.end).skip(with_data.start) {
+                let bytes = self.page(page);
                 if !is_zero(bytes) {
-                    pages.push(page as u32, 1);
-                    hashes[page] = xxh3_64(bytes);
+                    pages.push(page, 1);
+                    *hash = xxh3_64(bytes);
                 }
             }
             offset = end;

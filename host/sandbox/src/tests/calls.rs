@@ -88,3 +88,20 @@ fn a_template_survives_encoding_and_serves_captures_of_the_first() {
         assert_eq!(step(&mut restore(&again, &[image]), &[7]), step(&mut instance, &[7]));
     }
 }
+
+#[test]
+fn a_component_from_the_cache_runs_like_one_just_compiled() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Some(folder.path().join("cache"));
+    let entries = || std::fs::read_dir(folder.path().join("cache")).unwrap().count();
+    let mut states = Vec::new();
+    for round in 0..2 {
+        let sandbox = Sandbox::new(SandboxOptions { cache: cache.clone(), ..SandboxOptions::default() }).unwrap();
+        let component = sandbox.take_in(&GUEST).unwrap();
+        let mut instance = template(&component).instantiate().unwrap();
+        states.push(step(&mut instance, &[1, 2, 3]));
+        // The key, and the component in its two forms.
+        assert_eq!(entries(), 3, "round {round}");
+    }
+    assert_eq!(states[0], states[1]);
+}

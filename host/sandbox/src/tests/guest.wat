@@ -71,9 +71,9 @@
     (result i32)
     (local $i i32)
     (block $default
-    (block $step (block $fill (block $metrics (block $reject (block $fail (block $unreachable (block $echo (block $uneven
+    (block $amplify (block $step (block $fill (block $metrics (block $reject (block $fail (block $unreachable (block $echo (block $uneven
     (block $huge_emit (block $huge_list (block $huge_string (block $logs (block $flood (block $recurse (block $loop (block $grow (block $poke
-      (br_table $poke $grow $loop $recurse $flood $logs $huge_string $huge_list $huge_emit $uneven $echo $unreachable $fail $reject $metrics $fill $step $default (local.get $input))
+      (br_table $poke $grow $loop $recurse $flood $logs $huge_string $huge_list $huge_emit $uneven $echo $unreachable $fail $reject $metrics $fill $step $amplify $default (local.get $input))
     ) ;; 0 poke: stores each value (8 bytes) at the address that is the row's timestamp
       (loop $more
         (if (i32.lt_u (local.get $i) (local.get $rows)) (then
@@ -165,6 +165,16 @@
       (call $emit (i32.const 0) (i32.const 128) (i32.const 1) (i32.const 136) (i32.const 1) (i32.const 128) (i32.const 0)
         (i32.const 140) (i32.const 1) (i32.const 128) (i32.const 8))
       (return (call $ok))
+    ) ;; 17 reject 1,000 times for the same reason of 1 MiB
+      (loop $more
+        (i32.store (i32.add (i32.const 0x30004) (i32.mul (local.get $i) (i32.const 12))) (i32.const 0x100000))
+        (i32.store (i32.add (i32.const 0x30008) (i32.mul (local.get $i) (i32.const 12))) (i32.const 0x100000))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br_if $more (i32.lt_u (local.get $i) (i32.const 1000))))
+      (i32.store (i32.const 64) (i32.const 0))
+      (i32.store (i32.const 68) (i32.const 0x30000))
+      (i32.store (i32.const 72) (i32.const 1000))
+      (return (i32.const 64))
     )
     (unreachable))
 

@@ -130,6 +130,13 @@ fn s70_lengths_beyond_memory_are_refused_before_anything_is_allocated() {
 }
 
 #[test]
+fn s70_one_text_returned_a_thousand_times_is_refused() {
+    let zeros = rows(&[(1, 0)]);
+    let trap = traps(op::AMPLIFY, &zeros, TrapKind::Limit);
+    assert!(trap.message.contains("too much data"), "{trap}");
+}
+
+#[test]
 fn s70_columns_that_do_not_agree_are_refused() {
     let trap = traps(op::UNEVEN, &rows(&[(1, 1)]), TrapKind::Contract);
     assert!(trap.message.contains("1 timestamps, 0 keys, 1 values"), "{trap}");

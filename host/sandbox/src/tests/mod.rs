@@ -44,6 +44,7 @@ mod op {
     pub(super) const METRICS: u32 = 14;
     pub(super) const FILL: u32 = 15;
     pub(super) const STEP: u32 = 16;
+    pub(super) const AMPLIFY: u32 = 17;
 }
 
 /// A component from a core module in text form.

@@ -22,11 +22,11 @@ fn s53_both_trackers_give_equal_images_of_random_write_programs() {
                     let pages = numbers.below(40) as i64;
                     instances.iter_mut().for_each(|instance| grow(instance, pages));
                 }
-                // Never the same value twice: a page written is a page changed.
+                // Never the same value twice, never across pages: a page written is a page changed.
                 let batch: Vec<(i64, u64)> = (0..numbers.below(30))
                     .map(|_| {
                         fresh += 1;
-                        ((0x11_0000 + numbers.below(size - 0x11_0008)) as i64, fresh)
+                        ((0x11_0000 + (numbers.below(size - 0x11_0000) & !7)) as i64, fresh)
                     })
                     .collect();
                 instances.iter_mut().for_each(|instance| drop(run(instance, op::POKE, &rows(&batch))));

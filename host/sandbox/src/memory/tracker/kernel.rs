@@ -248,3 +248,63 @@ impl Armed {
         self.kernel.scan(region, false)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::print_stdout)]
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+    use super::*;
+
+    fn template(pages: usize) -> crate::memory::SealedMemory {
+        let builder = SealedBuilder::new(pages * PAGE_BYTES).unwrap();
+        builder.write(0, &vec![1; pages * PAGE_BYTES]).unwrap();
+        builder.seal().unwrap()
+    }
+
+    fn write(region: &Region, page: usize) {
+        // SAFETY: no guest knows this region, no slice of it lives.
+        unsafe { region.write(page * PAGE_BYTES, b"x") };
+    }
+
+    #[test]
+    fn a_lost_registration_gives_all_private_pages_and_tracking_goes_on() {
+        let kernel = match Kernel::probe() {
+            Ok(kernel) => kernel,
+            Err(reason) => return println!("skipped: {reason}"),
+        };
+        let template = template(8);
+        let region = Region::reserve(64 * PAGE_BYTES).unwrap();
+        region.overlay(&template).unwrap();
+        let mut armed = Armed::new(kernel);
+        write(&region, 0);
+        assert!(armed.take_written(&region).unwrap().iter().eq([0]));
+        write(&region, 3);
+        // SAFETY: replaces a part of the region's own mapping by the same content; no slice of it lives.
+        unsafe {
+            let (at, flags) = (region.base().add(4 * PAGE_BYTES).cast(), MapFlags::PRIVATE | MapFlags::FIXED);
+            mmap(at, PAGE_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags, template.file(), 4 * PAGE_BYTES as u64).unwrap();
+        }
+        write(&region, 4);
+        assert!(armed.take_written(&region).unwrap().iter().eq([0, 3, 4]), "all private pages, written or not");
+        write(&region, 4);
+        assert!(armed.take_written(&region).unwrap().iter().eq([4]));
+    }
+
+    #[test]
+    fn more_runs_than_one_scan_returns_are_all_found() {
+        let kernel = match Kernel::probe() {
+            Ok(kernel) => kernel,
+            Err(reason) => return println!("skipped: {reason}"),
+        };
+        let pages = 4 * SCAN_RUNS;
+        let template = template(pages);
+        let region = Region::reserve(2 * pages * PAGE_BYTES).unwrap();
+        region.overlay(&template).unwrap();
+        let mut armed = Armed::new(kernel);
+        for _ in 0..2 {
+            (0..pages).step_by(2).for_each(|page| write(&region, page));
+            assert!(armed.take_written(&region).unwrap().iter().eq((0..pages as u32).step_by(2)));
+        }
+    }
+}
