@@ -10,7 +10,7 @@ use crate::error::{CallError, SandboxError, Trap};
 use crate::host::{Emitted, Guest, Phase};
 use crate::image::{Capture, CapturedMemory, Kind};
 use crate::limits::cut;
-use crate::memory::{PAGE_BYTES, PageSet, Region, Tracker, room_for};
+use crate::memory::{PAGE_BYTES, PageSet, Region, Tracker};
 use crate::template::{Template, read_globals};
 
 /// Captures that are neither completed nor superseded and are remembered apart; beyond, the oldest two are joined.
@@ -265,7 +265,7 @@ impl Memory {
     fn copy(&self, pages: PageSet) -> CapturedMemory {
         // SAFETY: as above: the guest does not run, and nobody else writes.
         let memory = unsafe { self.region.bytes() };
-        let mut bytes = room_for(pages.len() * PAGE_BYTES);
+        let mut bytes = Vec::with_capacity(pages.len() * PAGE_BYTES);
         for run in pages.runs() {
             bytes.extend_from_slice(&memory[run.first as usize * PAGE_BYTES..run.end() as usize * PAGE_BYTES]);
         }

@@ -263,10 +263,7 @@ fn write(region: &Region, template: &SealedMemory, first: u32, content: &Content
     // SAFETY: the instance has not been handed out yet, so its guest does not run, and no slice of the region lives.
     let put = |page: u32, bytes: &[u8]| unsafe { region.write(page as usize * PAGE_BYTES, bytes) };
     match content {
-        Content::Bytes(bytes) => {
-            region.populate(first as usize * PAGE_BYTES, bytes.len());
-            put(first, bytes);
-        }
+        Content::Bytes(bytes) => put(first, bytes),
         Content::Zero(count) => {
             (first..first + count).filter(|&page| template.pages().contains(page)).for_each(|page| put(page, &[0; PAGE_BYTES]));
         }

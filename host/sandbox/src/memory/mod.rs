@@ -9,8 +9,6 @@ mod region;
 mod sealed;
 mod tracker;
 
-use rustix::mm::{Advice, madvise};
-
 pub(crate) use creator::{Creator, Start, with_plan};
 pub(crate) use pages::{PageSet, Run};
 pub(crate) use region::Region;
@@ -26,21 +24,6 @@ pub(crate) const RESERVATION_BYTES: usize = 4 << 30;
 
 /// Inaccessible space behind it, which lets compiled code leave out bounds checks.
 pub(crate) const GUARD_BYTES: usize = 32 << 20;
-
-/// Room for a copy of this many bytes, in huge pages if it is large and the machine has them: small ones would cost
-/// more time than the copy.
-pub(crate) fn room_for(bytes: usize) -> Vec<u8> {
-    const HUGE_BYTES: usize = 2 << 20;
-    let mut room: Vec<u8> = Vec::with_capacity(bytes);
-    let spare = room.spare_capacity_mut();
-    let skip = spare.as_ptr().align_offset(HUGE_BYTES);
-    if let Some(inner) = spare.len().checked_sub(skip).filter(|&inner| inner >= HUGE_BYTES) {
-        let inner = inner - inner % HUGE_BYTES;
-        // SAFETY: whole pages inside our own allocation; the advice changes no content. A refusal does not matter.
-        let _ = unsafe { madvise(spare.as_mut_ptr().add(skip).cast(), inner, Advice::LinuxHugepage) };
-    }
-    room
-}
 
 /// Whether a page holds only zeros.
 pub(crate) fn is_zero(page: &[u8]) -> bool {

@@ -70,14 +70,6 @@ impl Region {
         Ok(())
     }
 
-    /// Readies a part of the memory for `write`, many pages at a time instead of one fault each. Changes no content.
-    pub(crate) fn populate(&self, offset: usize, length: usize) {
-        assert!(offset.checked_add(length).is_some_and(|end| end <= self.size()), "writes stay inside the memory");
-        // It only saves time, so an older kernel's refusal does not matter.
-        // SAFETY: inside our own accessible mapping (asserted); its pages keep their content.
-        let _ = unsafe { madvise(self.base.as_ptr().add(offset).cast(), length, Advice::LinuxPopulateWrite) };
-    }
-
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
