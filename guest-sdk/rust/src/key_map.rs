@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::Hasher;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -14,82 +15,131 @@ use crate::hash::FastHasher;
 /// The longest key kept in place.
 const INLINE_MAX: usize = 15;
 
-/// An owned key.
-#[derive(Clone, PartialEq, Eq)]
-enum Key {
-    /// At most [`INLINE_MAX`] bytes, then zeros, then the length: equal keys are equal words.
-    Inline(u64, u64),
-    Heap(Box<[u8]>),
+/// The top byte of the second word where the key is kept elsewhere.
+const LONG: u64 = 0xFF << 56;
+
+/// An owned key. Short ones: at most [`INLINE_MAX`] bytes, then zeros, then the length; equal keys are equal words.
+/// Long ones: their place among the long keys, then 56 bits of their hash under [`LONG`].
+#[derive(Clone, Copy)]
+struct Key {
+    low: u64,
+    high: u64,
 }
 
 /// A borrowed key, ready to be compared.
 enum Probe<'a> {
-    Inline(u64, u64),
-    Long(&'a [u8]),
+    Inline(Key),
+    Long { bytes: &'a [u8], hash: u64 },
+}
+
+/// The keys that do not fit in the table.
+#[derive(Clone, Default)]
+struct LongKeys {
+    keys: Vec<Box<[u8]>>,
+    free: Vec<usize>,
+}
+
+impl LongKeys {
+    fn add(&mut self, bytes: &[u8]) -> usize {
+        match self.free.pop() {
+            Some(place) => {
+                self.keys[place] = Box::from(bytes);
+                place
+            }
+            None => {
+                self.keys.push(Box::from(bytes));
+                self.keys.len() - 1
+            }
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        if key.is_long() {
+            self.keys[key.place()] = Box::default();
+            self.free.push(key.place());
+        }
+    }
+
+    fn get(&self, key: Key) -> &[u8] {
+        &self.keys[key.place()]
+    }
+
+    #[inline]
+    fn hash(&self, key: Key) -> u64 {
+        if key.is_long() { hash_bytes(self.get(key)) } else { key.hash() }
+    }
+
+    fn with_bytes<R>(&self, key: Key, f: impl FnOnce(&[u8]) -> R) -> R {
+        if key.is_long() {
+            return f(self.get(key));
+        }
+        let bytes = (u128::from(key.low) | u128::from(key.high) << 64).to_le_bytes();
+        f(&bytes[..usize::from(bytes[15])])
+    }
+}
+
+impl Key {
+    #[inline]
+    fn is_long(self) -> bool {
+        self.high >= LONG
+    }
+
+    fn place(self) -> usize {
+        self.low as usize
+    }
+
+    #[inline]
+    fn hash(self) -> u64 {
+        let mut hasher = FastHasher::default();
+        hasher.write_u64(self.low);
+        hasher.write_u64(self.high);
+        hasher.finish()
+    }
+}
+
+fn hash_bytes(bytes: &[u8]) -> u64 {
+    let mut hasher = FastHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 impl<'a> Probe<'a> {
     #[inline]
     fn new(key: &'a [u8]) -> Probe<'a> {
         if let Ok(word) = <[u8; 8]>::try_from(key) {
-            return Probe::Inline(u64::from_le_bytes(word), 8 << 56);
+            return Probe::Inline(Key { low: u64::from_le_bytes(word), high: 8 << 56 });
         }
         if key.len() > INLINE_MAX {
-            return Probe::Long(key);
+            return Probe::Long { bytes: key, hash: hash_bytes(key) };
         }
         let mut bytes = [0; 16];
         bytes[..key.len()].copy_from_slice(key);
         bytes[15] = key.len() as u8;
         let value = u128::from_le_bytes(bytes);
-        Probe::Inline(value as u64, (value >> 64) as u64)
+        Probe::Inline(Key { low: value as u64, high: (value >> 64) as u64 })
     }
 
     #[inline]
     fn hash(&self) -> u64 {
-        let mut hasher = FastHasher::default();
         match self {
-            Probe::Inline(low, high) => {
-                hasher.write_u64(*low);
-                hasher.write_u64(*high);
-            }
-            Probe::Long(bytes) => hasher.write(bytes),
-        }
-        hasher.finish()
-    }
-
-    #[inline]
-    fn is(&self, key: &Key) -> bool {
-        match (self, key) {
-            (Probe::Inline(low, high), Key::Inline(l, h)) => low == l && high == h,
-            (Probe::Long(bytes), Key::Heap(key)) => **bytes == **key,
-            _ => false,
+            Probe::Inline(key) => key.hash(),
+            Probe::Long { hash, .. } => *hash,
         }
     }
 
     #[inline]
-    fn to_key(&self) -> Key {
+    fn is(&self, key: Key, long: &LongKeys) -> bool {
         match self {
-            Probe::Inline(low, high) => Key::Inline(*low, *high),
-            Probe::Long(bytes) => Key::Heap(Box::from(*bytes)),
-        }
-    }
-}
-
-impl Key {
-    fn hash(&self) -> u64 {
-        match self {
-            Key::Inline(low, high) => Probe::Inline(*low, *high).hash(),
-            Key::Heap(bytes) => Probe::Long(bytes).hash(),
+            Probe::Inline(probe) => probe.low == key.low && probe.high == key.high,
+            Probe::Long { bytes, hash } => key.high == LONG | hash >> 8 && *long.get(key) == **bytes,
         }
     }
 
-    fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+    #[inline]
+    fn to_key(&self, long: &mut LongKeys) -> Key {
         match self {
-            Key::Inline(low, high) => {
-                let bytes = (u128::from(*low) | u128::from(*high) << 64).to_le_bytes();
-                f(&bytes[..usize::from(bytes[15])])
-            }
-            Key::Heap(bytes) => f(bytes),
+            Probe::Inline(key) => *key,
+            Probe::Long { bytes, hash } => Key { low: long.add(bytes) as u64, high: LONG | hash >> 8 },
         }
     }
 }
@@ -98,11 +148,12 @@ impl Key {
 #[derive(Clone)]
 pub struct KeyMap<V> {
     table: HashTable<(Key, V)>,
+    long: LongKeys,
 }
 
 impl<V> Default for KeyMap<V> {
     fn default() -> KeyMap<V> {
-        KeyMap { table: HashTable::new() }
+        KeyMap { table: HashTable::new(), long: LongKeys::default() }
     }
 }
 
@@ -121,22 +172,25 @@ impl<V> KeyMap<V> {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&V> {
         let probe = Probe::new(key);
-        self.table.find(probe.hash(), |(key, _)| probe.is(key)).map(|(_, value)| value)
+        self.table.find(probe.hash(), |(key, _)| probe.is(*key, &self.long)).map(|(_, value)| value)
     }
 
     /// What is kept for `key`, to be changed.
     #[inline]
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         let probe = Probe::new(key);
-        self.table.find_mut(probe.hash(), |(key, _)| probe.is(key)).map(|(_, value)| value)
+        self.table.find_mut(probe.hash(), |(key, _)| probe.is(*key, &self.long)).map(|(_, value)| value)
     }
 
     /// What is kept for `key`; made by `new` if there is nothing yet.
     #[inline]
     pub fn get_or_insert_with(&mut self, key: &[u8], new: impl FnOnce() -> V) -> &mut V {
         let probe = Probe::new(key);
-        let entry = self.table.entry(probe.hash(), |(key, _)| probe.is(key), |(key, _)| key.hash());
-        &mut entry.or_insert_with(|| (probe.to_key(), new())).into_mut().1
+        let KeyMap { table, long } = self;
+        match table.entry(probe.hash(), |(key, _)| probe.is(*key, long), |(key, _)| long.hash(*key)) {
+            Entry::Occupied(entry) => &mut entry.into_mut().1,
+            Entry::Vacant(entry) => &mut entry.insert((probe.to_key(long), new())).into_mut().1,
+        }
     }
 
     /// What is kept for `key`; `V::default()` if there is nothing yet.
@@ -158,23 +212,33 @@ impl<V> KeyMap<V> {
     /// Forgets `key`; gives what was kept.
     pub fn remove(&mut self, key: &[u8]) -> Option<V> {
         let probe = Probe::new(key);
-        let entry = self.table.find_entry(probe.hash(), |(key, _)| probe.is(key)).ok()?;
-        Some(entry.remove().0.1)
+        let entry = self.table.find_entry(probe.hash(), |(key, _)| probe.is(*key, &self.long)).ok()?;
+        let ((key, value), _) = entry.remove();
+        self.long.remove(key);
+        Some(value)
     }
 
     /// Calls `f` with each key and what is kept for it, in no particular order that is the same on each run.
     pub fn for_each(&self, mut f: impl FnMut(&[u8], &V)) {
-        self.table.iter().for_each(|(key, value)| key.with_bytes(|key| f(key, value)));
+        self.table.iter().for_each(|(key, value)| self.long.with_bytes(*key, |key| f(key, value)));
     }
 
     /// Keeps the keys for which `f` says so.
     pub fn retain(&mut self, mut f: impl FnMut(&[u8], &mut V) -> bool) {
-        self.table.retain(|(key, value)| key.with_bytes(|key| f(key, value)));
+        let KeyMap { table, long } = self;
+        table.retain(|(key, value)| {
+            let keep = long.with_bytes(*key, |key| f(key, value));
+            if !keep {
+                long.remove(*key);
+            }
+            keep
+        });
     }
 
     /// Forgets everything, keeps the room.
     pub fn clear(&mut self) {
         self.table.clear();
+        self.long = LongKeys::default();
     }
 }
 
@@ -222,7 +286,7 @@ impl<V: Serialize> Serialize for KeyMap<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.len()))?;
         for (key, value) in &self.table {
-            key.with_bytes(|key| map.serialize_entry(&Bytes(key), value))?;
+            self.long.with_bytes(*key, |key| map.serialize_entry(&Bytes(key), value))?;
         }
         map.end()
     }
@@ -274,6 +338,11 @@ mod tests {
         for key in keys().iter().step_by(3) {
             assert_eq!(map.remove(key), reference.remove(key));
         }
+        for key in keys().iter().step_by(5) {
+            assert_eq!(map.insert(key, 0), reference.insert(key.clone(), 0));
+        }
+        map.retain(|key, value| key.len() % 4 != 0 || *value == 0);
+        reference.retain(|key, value| key.len() % 4 != 0 || *value == 0);
         assert_eq!(map.len(), reference.len());
         for key in keys() {
             assert_eq!(map.get(&key), reference.get(&key), "{key:?}");

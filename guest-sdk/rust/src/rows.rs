@@ -118,6 +118,10 @@ impl Blobs {
 /// sandbox, which costs more than moving a key.
 #[inline]
 pub(crate) fn append(to: &mut Vec<u8>, item: &[u8]) {
+    if let Ok(word) = <&[u8; 8]>::try_from(item) {
+        to.extend_from_slice(word);
+        return;
+    }
     if item.len() > 32 {
         to.extend_from_slice(item);
         return;
