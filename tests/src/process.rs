@@ -37,7 +37,8 @@ pub struct Running {
 }
 
 fn environment(name: &str) -> PathBuf {
-    let value = std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: end-to-end tests are run by `cargo xtask test`"));
+    let value =
+        std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: end-to-end tests are run by `cargo xtask test`"));
     PathBuf::from(value)
 }
 
@@ -82,7 +83,12 @@ impl World {
     /// A `weir` command in this world.
     pub fn weir<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(environment("WEIR_BIN"));
-        command.args(arguments).current_dir(self.folder.path()).env("WEIR_DATA_DIR", self.data()).env_remove("WEIR_LOG").stdin(Stdio::null());
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("WEIR_DATA_DIR", self.data())
+            .env_remove("WEIR_LOG")
+            .stdin(Stdio::null());
         command
     }
 
@@ -102,7 +108,13 @@ impl World {
     /// If it fails.
     pub fn run(&self, arguments: &[&str]) -> Finished {
         let finished = self.finish(&mut self.weir([&["run"], arguments].concat()));
-        assert!(finished.status.success(), "weir run {arguments:?}: {}\n{}\n{}", finished.status, finished.stdout, finished.stderr);
+        assert!(
+            finished.status.success(),
+            "weir run {arguments:?}: {}\n{}\n{}",
+            finished.status,
+            finished.stdout,
+            finished.stderr
+        );
         finished
     }
 

@@ -147,7 +147,8 @@ fn malformed_lines_go_to_the_dead_letters_also_where_no_sink_is_named() {
     letters.sort();
     assert_eq!(letters, ["not json", "{\"k\":\"a\",\"n\":\"x\"}", "{\"n\":3}"]);
     let summary: serde_json::Value = serde_json::from_str(finished.stdout.lines().last().expect("a summary")).expect("JSON");
-    let rejected: u64 = summary["vertices"].as_array().expect("vertices").iter().filter_map(|vertex| vertex["rows_rejected"].as_u64()).sum();
+    let rejected: u64 =
+        summary["vertices"].as_array().expect("vertices").iter().filter_map(|vertex| vertex["rows_rejected"].as_u64()).sum();
     assert_eq!(rejected, 3, "they are counted");
 }
 
@@ -171,7 +172,8 @@ fn parallelism_may_change_between_runs() {
 
 /// The newest of a job's checkpoint files that have content.
 fn newest_file(folder: &Path) -> PathBuf {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).expect("files").flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).expect("files").flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
     let number = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         name.split('-').filter_map(|part| part.parse::<u64>().ok()).collect::<Vec<_>>()

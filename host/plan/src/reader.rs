@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::diagnostics::Code;
+use crate::nearest;
 use crate::problems::{Problems, suggest};
 use crate::tree::{Data, Entry, Node, Origin};
 use crate::units::{UnitError, parse_duration, parse_size};
@@ -44,6 +45,14 @@ impl<'a> Section<'a> {
     /// Reports a key that must be there and is not.
     pub(crate) fn require(&self, key: &'static str, expected: &str, problems: &mut Problems) {
         if self.node.get(key).is_none() {
+            // A misspelt key is shown where it stands, not as something that is missing elsewhere.
+            let near = nearest(key, self.unknown().map(|entry| entry.key.as_str())).filter(|_| key.len() > 4);
+            let misspelt = near.and_then(|near| self.node.entry(near));
+            if let Some(entry) = misspelt {
+                let message = format!("unknown key `{}` in {}, and `{key}` is missing", entry.key, self.name);
+                problems.error(Code::UnknownKey, &entry.key_origin, message, Some(format!("did you mean `{key}`?")));
+                return;
+            }
             let message = format!("`{key}` is missing in {}: expected {expected}", self.name);
             problems.error(Code::Value, self.origin(), message, None);
         }
