@@ -77,3 +77,44 @@ fn bench_calls_instances_and_captures() {
         drop(restored);
     }
 }
+
+/// Rows per second of any component: give its path in WEIR_BENCH_COMPONENT, its configuration in WEIR_BENCH_CONFIG.
+#[test]
+#[ignore = "needs a component; prints figures, asserts nothing about them"]
+fn bench_component() {
+    let Ok(path) = std::env::var("WEIR_BENCH_COMPONENT") else { return println!("skipped: WEIR_BENCH_COMPONENT is not set") };
+    let config = std::env::var("WEIR_BENCH_CONFIG").unwrap_or_else(|_| "{}".to_string());
+    for epoch_interruption in [true, false] {
+        let sandbox = Sandbox::new(SandboxOptions { epoch_interruption, ..SandboxOptions::default() }).unwrap();
+        let component = sandbox.take_in(&std::fs::read(&path).unwrap()).unwrap();
+        let events = Arc::new(Events::default());
+        let template = component.template(&context(&config), &InstanceLimits::default(), events).unwrap();
+        let mut instance = template.instantiate().unwrap();
+        println!(
+            "epochs {epoch_interruption}, {} bytes of memory, template image {} bytes",
+            instance.memory_bytes(),
+            template.encode().len()
+        );
+        for count in [64, 256, 1024] {
+            let mut numbers = Numbers(1);
+            let batches: Vec<Batch> = (0..64)
+                .map(|_| {
+                    let mut batch = Batch::default();
+                    (0..count).for_each(|n| batch.push(n, &numbers.below(10_000).to_le_bytes(), &1u64.to_le_bytes()));
+                    batch
+                })
+                .collect();
+            let calls = 400_000 / count as u64;
+            let row = nanos_per(calls * count as u64, || {
+                let mut emitted = Vec::new();
+                for call in 0..calls as usize {
+                    emitted.clear();
+                    instance.process(0, batches[call % 64].view(), &mut emitted).unwrap();
+                }
+            });
+            println!("  process, {count} rows a call, 10,000 keys: {row:.1} ns a row");
+        }
+        let made = nanos_per(1_000, || (0..1_000).for_each(|_| drop(template.instantiate().unwrap())));
+        println!("  instantiate + drop: {:.1} us", made / 1_000.0);
+    }
+}
