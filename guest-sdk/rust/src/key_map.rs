@@ -185,7 +185,21 @@ impl<V> KeyMap<V> {
     /// What is kept for `key`; made by `new` if there is nothing yet.
     #[inline]
     pub fn get_or_insert_with(&mut self, key: &[u8], new: impl FnOnce() -> V) -> &mut V {
-        let probe = Probe::new(key);
+        let key = match Probe::new(key) {
+            Probe::Inline(key) => key,
+            probe @ Probe::Long { .. } => return self.get_or_insert_long(&probe, new),
+        };
+        let KeyMap { table, long } = self;
+        let is_key = |(other, _): &(Key, V)| other.low == key.low && other.high == key.high;
+        match table.entry(key.hash(), is_key, |(key, _)| long.hash(*key)) {
+            Entry::Occupied(entry) => &mut entry.into_mut().1,
+            Entry::Vacant(entry) => &mut entry.insert((key, new())).into_mut().1,
+        }
+    }
+
+    /// Kept apart, so that the way of short keys stays short where it is inlined.
+    #[inline(never)]
+    fn get_or_insert_long(&mut self, probe: &Probe<'_>, new: impl FnOnce() -> V) -> &mut V {
         let KeyMap { table, long } = self;
         match table.entry(probe.hash(), |(key, _)| probe.is(*key, long), |(key, _)| long.hash(*key)) {
             Entry::Occupied(entry) => &mut entry.into_mut().1,
