@@ -23,8 +23,8 @@ usage: cargo xtask COMMAND
   demo [--lines N]      run the page-view job, kill it in the middle, run it again, compare with a recount of its input
   test [NEXTEST ARGS]   set up, then run every test
   tidy                  check the house rules
-  bench [--peer flink] [--quick] [--only NAME]
-                        measure, and write bench/results.md
+  bench [--peer flink] [--quick] [--only NAME] [--dev]
+                        measure, and write bench/results.md; --dev takes the dev build, to try the bench itself
 ";
 
 fn main() -> ExitCode {

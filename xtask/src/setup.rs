@@ -23,6 +23,12 @@ pub(crate) enum Profile {
     Release,
 }
 
+impl Profile {
+    fn flag(self) -> Option<&'static str> {
+        (self == Profile::Release).then_some("--release")
+    }
+}
+
 /// What [`prepare`] leaves behind.
 pub(crate) struct Prepared {
     /// The `weir` binary.
@@ -94,11 +100,7 @@ fn ensure_wasm_target() -> Result<()> {
 
 fn build_host(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
     let mut command = workspace.cargo("build");
-    command.args(["--package", "weir"]);
-    if profile == Profile::Release {
-        command.arg("--release");
-    }
-    let built = artifacts(&mut command)?;
+    let built = artifacts(command.args(["--package", "weir"]).args(profile.flag()))?;
     let weir = built.into_iter().find(|artifact| artifact.target == "weir" && artifact.executable.is_some());
     weir.and_then(|artifact| artifact.executable).context("cargo built no `weir` binary")
 }
@@ -107,11 +109,12 @@ fn build_host(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
 const NATIVE_BENCH: &str = "weir-native-bench";
 
 /// Builds the binary that runs bench operators natively, if this workspace has one.
-pub(crate) fn build_native_bench(workspace: &Workspace) -> Result<Option<PathBuf>> {
+pub(crate) fn build_native_bench(workspace: &Workspace, profile: Profile) -> Result<Option<PathBuf>> {
     if !workspace.packages.iter().any(|package| package.name == NATIVE_BENCH) {
         return Ok(None);
     }
-    let built = artifacts(workspace.cargo("build").args(["--package", NATIVE_BENCH, "--release"]))?;
+    let mut command = workspace.cargo("build");
+    let built = artifacts(command.args(["--package", NATIVE_BENCH]).args(profile.flag()))?;
     Ok(built.into_iter().find_map(|artifact| artifact.executable))
 }
 

@@ -47,11 +47,12 @@ pub(crate) struct Stand {
 }
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
-    let (mut effort, mut only, mut with_flink) = (FULL, String::new(), false);
+    let (mut effort, mut profile, mut only, mut with_flink) = (FULL, Profile::Release, String::new(), false);
     let mut words = Arguments::new(arguments);
     while let Some(argument) = words.next() {
         match argument {
             "--quick" => effort = QUICK,
+            "--dev" => profile = Profile::Dev,
             "--only" => only = words.value(argument)?.to_string(),
             "--peer" => match words.value(argument)? {
                 "flink" => with_flink = true,
@@ -64,8 +65,8 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let flink = with_flink.then(|| Flink::find(&workspace)).transpose()?;
     let scratch = workspace.target.join("xtask/bench");
     fs::create_dir_all(&scratch).with_context(|| format!("cannot make the folder {}", scratch.display()))?;
-    let prepared = setup::prepare(&workspace, Profile::Release, &scratch.join("data"))?;
-    let native = setup::build_native_bench(&workspace)?;
+    let prepared = setup::prepare(&workspace, profile, &scratch.join("data"))?;
+    let native = setup::build_native_bench(&workspace, profile)?;
     let stand = Stand { workspace, prepared, native, scratch, effort };
 
     let mut report = Report::new(&stand, arguments, flink.as_ref())?;

@@ -87,6 +87,7 @@ fn play(workspace: &Workspace, prepared: &Prepared, folders: &Folders, shape: &l
     child::follow(running, |progress| screen.progress(progress, shape.lines))?;
 
     screen.say("4. An independent recount of the log, compared with what the job wrote");
+    screen.pass("  counting");
     let recount = recount::recount(&folders.log)?;
     let results = results::Results::read(&folders.out, &folders.late, &folders.bad)?;
     let verdict = Verdict::of(&recount, &results);
