@@ -1,0 +1,97 @@
+//! The built binary, each test in a folder of its own.
+#![allow(dead_code, reason = "not every test file uses all of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Where crates of tests are built: kept from run to run, and not the folder that this workspace's own builds lock.
+pub(crate) const TARGET_DIR: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/built-by-weir");
+
+/// A folder with a data folder.
+pub(crate) struct World {
+    folder: tempfile::TempDir,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder");
+        std::fs::write(&path, content).expect("the file");
+        path
+    }
+
+    /// Writes the smallest component, told apart by `number`, which carries that name and version.
+    pub(crate) fn component(&self, file: &str, number: u32, stamp: Option<(&str, &str)>) -> PathBuf {
+        let bytes = component(number);
+        let bytes = match stamp {
+            Some((name, version)) => weir_sandbox::stamp(&bytes, name, version).expect("a name and a version"),
+            None => bytes,
+        };
+        self.write(file, bytes)
+    }
+
+    /// `weir`, in this folder, with nothing of this machine's configuration.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(arguments).current_dir(self.folder.path());
+        for variable in ["WEIR_CONFIG", "WEIR_COLOR", "WEIR_LOG", "XDG_DATA_HOME"] {
+            command.env_remove(variable);
+        }
+        command.env("XDG_CONFIG_HOME", self.path("config"));
+        command.env("WEIR_DATA_DIR", self.path("data")).env("CARGO_TARGET_DIR", TARGET_DIR);
+        command
+    }
+
+    pub(crate) fn weir(&self, arguments: &[&str]) -> Done {
+        run(&mut self.command(arguments))
+    }
+
+    /// Runs what must succeed; its standard output.
+    pub(crate) fn good(&self, arguments: &[&str]) -> String {
+        let done = self.weir(arguments);
+        assert_eq!(done.code, Some(0), "weir {arguments:?}: {done:?}");
+        done.stdout
+    }
+
+    /// Runs what must fail with that code; its standard error. There must be nothing on standard output.
+    pub(crate) fn bad(&self, code: i32, arguments: &[&str]) -> String {
+        let done = self.weir(arguments);
+        assert_eq!((done.code, done.stdout.as_str()), (Some(code), ""), "weir {arguments:?}: {done:?}");
+        done.stderr
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+pub(crate) fn run(command: &mut Command) -> Done {
+    let Output { status, stdout, stderr } = command.output().expect("the program starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Done { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+}
+
+/// The smallest component with the export that every operator has. It passes the checks, but cannot run.
+fn component(number: u32) -> Vec<u8> {
+    let text = format!(
+        "(component (core module (func (export \"number\") (result i32) i32.const {number})) \
+         (instance $lifecycle) (export \"weir:operator/lifecycle@0.1.0\" (instance $lifecycle)))"
+    );
+    wat::parse_str(text).expect("a component")
+}
