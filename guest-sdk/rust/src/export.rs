@@ -8,6 +8,8 @@
 ///   another version.
 /// - `export!(Count, portable = totals);` The same, for the field `totals` alone: for an operator that keeps
 ///   configuration beside its state.
+/// - `export!(Parse, stateless);` Nothing that `Parse` remembers from one row to the next matters: it is never captured, and
+///   the parallelism of its operator may change between runs.
 /// - `export!(Count, portable_by_hand);` `Count` implements [`Portable`](crate::Portable) itself.
 #[macro_export]
 macro_rules! export {
@@ -41,6 +43,14 @@ macro_rules! export {
             }
         }
         $crate::export!($operator, portable_by_hand);
+    };
+    ($operator:ident, stateless) => {
+        $crate::__lifecycle!($operator, {
+            /// Says so to the host, which reads this section.
+            #[used]
+            #[unsafe(link_section = "weir:state")]
+            static STATE_SECTION: [u8; 4] = *b"none";
+        });
     };
     ($operator:ident, portable_by_hand) => {
         $crate::__lifecycle!($operator, {

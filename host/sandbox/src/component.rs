@@ -98,6 +98,11 @@ impl Component {
         self.inner.run.exports.portable.is_some()
     }
 
+    /// Whether it says that its instances keep no state.
+    pub fn is_stateless(&self) -> bool {
+        self.inner.inspection.is_stateless
+    }
+
     /// What the upload is made of.
     pub fn inspection(&self) -> &Inspection {
         &self.inner.inspection

@@ -77,6 +77,11 @@ impl Instance {
         Ok(instance)
     }
 
+    /// Whether the component says that it keeps no state, so that nothing is lost without a capture.
+    pub fn is_stateless(&self) -> bool {
+        self.template.component().is_stateless()
+    }
+
     /// Hands rows to the operator. What it emits is appended to `emitted`, also while it rejects rows; after an error
     /// nothing of this call is.
     ///

@@ -20,7 +20,7 @@ impl Operator for Identity {
     }
 }
 
-weir_sdk::export!(Identity);
+weir_sdk::export!(Identity, stateless);
 
 #[cfg(test)]
 mod tests {

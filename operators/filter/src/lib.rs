@@ -70,7 +70,7 @@ impl Operator for Filter {
     }
 }
 
-weir_sdk::export!(Filter);
+weir_sdk::export!(Filter, stateless);
 
 #[cfg(test)]
 mod tests {

@@ -139,4 +139,4 @@ fn append_object(bytes: &mut Vec<u8>, fields: &[(String, Path)], append: impl Fn
     bytes.push(b'}');
 }
 
-weir_sdk::export!(Parse);
+weir_sdk::export!(Parse, stateless);

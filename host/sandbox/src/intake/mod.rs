@@ -126,6 +126,6 @@ fn check(bytes: &[u8]) -> Result<Checked<'_>, IntakeError> {
         return Err(IntakeError::Internal { message: "no component was found".to_string() });
     }
     contract::check(&tree.imports, &tree.exports)?;
-    let inspection = inspection::describe(bytes, digest, name, outline, &tree, componentized);
+    let inspection = inspection::describe(bytes, digest, name, outline, &tree, componentized, name::says_stateless(bytes)?);
     Ok(Checked { digest, component, tree, inspection })
 }
