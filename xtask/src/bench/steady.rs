@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Keys that large.toml names before it goes on at its rate.
 const LARGE_KEYS: u64 = 5_000_000;
+/// While the state is filled, the generator's rate is no bound.
+const NO_RATE: &str = "source.gen.rows_per_second=1000000000";
 /// Checkpoints after the filling until it is all in a checkpoint.
 const SETTLING: usize = 2;
 const GIVE_UP: Duration = Duration::from_secs(900);
@@ -35,9 +37,10 @@ pub(crate) fn large(stand: &Stand) -> Result<Large> {
 }
 
 /// Runs the job until `rows` are read and `count` checkpoints after that are completed.
-fn watch(stand: &Stand, is_fresh: bool, rows: u64, count: usize) -> Result<Large> {
-    let mut command = command(stand, &stand.prepared.weir, "large.toml", &[]);
-    if is_fresh {
+fn watch(stand: &Stand, is_filling: bool, rows: u64, count: usize) -> Result<Large> {
+    let settings: &[&str] = if is_filling { &[NO_RATE] } else { &[] };
+    let mut command = command(stand, &stand.prepared.weir, "large.toml", settings);
+    if is_filling {
         command.arg("--fresh");
     }
     let running = Running::start(command.arg("--json"), &stand.scratch.join("weir.log"))?;
