@@ -10,7 +10,7 @@ pub(crate) enum Command {
     Show,
 }
 
-pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
+pub(crate) fn execute(command: &Command, global: &Global) -> anyhow::Result<()> {
     let Command::Show = command;
     if global.json {
         let entry = |(key, value, origin): &(&str, String, crate::config::Origin)| {

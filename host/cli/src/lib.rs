@@ -83,7 +83,7 @@ fn execute(command: Command, global: &Global, native: &Native) -> anyhow::Result
         Command::Job(command) => job::execute(command, global)?,
         Command::Component(command) => component::execute(command, global)?,
         Command::Checkpoint(command) => checkpoint::execute(command, global)?,
-        Command::Config(command) => config_show::execute(command, global)?,
+        Command::Config(command) => config_show::execute(&command, global)?,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "weir", &mut script);

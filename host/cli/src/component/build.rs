@@ -132,8 +132,8 @@ fn compile(folder: &Path, package: &Package, profile: &str, global: &Global) -> 
         message["reason"] == "compiler-artifact" && message["manifest_path"].as_str() == Some(package.manifest.as_str())
     });
     let files = ours.filter_map(|message| message["filenames"].as_array().cloned()).flatten();
-    let modules = files.filter_map(|file| file.as_str().map(PathBuf::from));
-    let module = modules.filter(|path| path.extension().is_some_and(|extension| extension == "wasm")).last();
+    let mut modules = files.filter_map(|file| file.as_str().map(PathBuf::from));
+    let module = modules.rfind(|path| path.extension().is_some_and(|extension| extension == "wasm"));
     module.ok_or_else(|| failed(format!("cannot build {}: cargo made no .wasm file", package.name)))
 }
 
