@@ -41,7 +41,9 @@ impl Signal {
                 }
             }
         }
-        self.state.store(EMPTY, Ordering::Release);
+        // A swap, not a store: it orders what the caller looks at next after this, and reads the notification that it takes
+        // away. With a store, what came with a notification could be missed and the notification be overwritten.
+        self.state.swap(EMPTY, Ordering::AcqRel);
     }
 }
 
