@@ -158,6 +158,7 @@ impl TaskSpec {
                 (Head::Gate { gate, inputs, watermarks: tracked, idle: false }, channels)
             }
         };
+        #[allow(clippy::disallowed_methods, reason = "a worker says a few words per checkpoint and must never wait for a task")]
         let (mailbox, control) = channel();
         let task = Task {
             id: self.id,
@@ -186,7 +187,7 @@ impl NodeSpec {
                 };
                 operator.restore(restored);
                 if matches!(instances, Instances::Single(_) | Instances::Keyed { eager: true, .. }) {
-                    (0..operator.slots()).try_for_each(|slot| operator.ensure(slot, &mut Vec::new()))?;
+                    (0..operator.slots()).try_for_each(|slot| operator.ensure(slot))?;
                 }
                 NodeKind::Operator(Box::new(operator))
             }

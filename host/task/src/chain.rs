@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_channel::Frame;
 use weir_connectors::Sink;
-use weir_model::{Batch, BatchRef, CheckpointId, KeyedBatch, OperatorUid, Timestamp};
+use weir_model::{Batch, BatchRef, CheckpointId, KeyGroup, OperatorUid, Timestamp};
 use weir_sandbox::{Emitted, Rejection};
 
 use crate::TaskError;
@@ -94,52 +94,64 @@ impl Chain {
 
     /// Rows for a node. Rows that are not divided by key group reach every instance of a keyed operator (broadcast).
     pub(crate) fn rows(&mut self, node: usize, input: u32, rows: BatchRef<'_>) -> Result<(), TaskError> {
-        let n = &mut self.nodes[node];
-        add(&n.stats.rows_in, rows.len());
-        match &mut n.kind {
-            NodeKind::Sink(sink) => {
-                sink.write(rows).map_err(TaskError::connector(&n.uid))?;
-                add(&n.stats.rows_out, rows.len());
-                Ok(())
-            }
-            NodeKind::Operator(operator) => {
-                let slots = operator.slots();
-                (0..slots).try_for_each(|slot| self.call(node, slot, input, rows))
-            }
-        }
-    }
-
-    /// Rows divided by key group for a keyed operator.
-    pub(crate) fn keyed(&mut self, node: usize, input: u32, rows: &KeyedBatch) -> Result<(), TaskError> {
-        for (group, section) in rows.sections() {
-            let n = &mut self.nodes[node];
-            add(&n.stats.rows_in, section.len());
-            match &mut n.kind {
-                NodeKind::Sink(sink) => sink.write(section).map_err(TaskError::connector(&n.uid))?,
-                NodeKind::Operator(operator) => {
-                    let slot = operator.slot_of(Some(group));
-                    self.call(node, slot, input, section)?;
-                }
+        self.count_in(node, rows.len());
+        for slot in 0..self.slots(node) {
+            let mut first = 0;
+            while first < rows.len() {
+                first += self.some_rows(node, slot, input, rows, first)?;
             }
         }
         Ok(())
     }
 
-    fn call(&mut self, node: usize, slot: usize, input: u32, rows: BatchRef<'_>) -> Result<(), TaskError> {
+    /// Calls a node once, with rows from `first` on, and passes on what comes of it. Gives how many it took: at least one,
+    /// and all of them where it is a sink.
+    pub(crate) fn some_rows(
+        &mut self,
+        node: usize,
+        slot: usize,
+        input: u32,
+        rows: BatchRef<'_>,
+        first: usize,
+    ) -> Result<usize, TaskError> {
+        let n = &mut self.nodes[node];
+        let operator = match &mut n.kind {
+            NodeKind::Sink(sink) => {
+                sink.write(rows).map_err(TaskError::connector(&n.uid))?;
+                add(&n.stats.rows_out, rows.len());
+                return Ok(rows.len());
+            }
+            NodeKind::Operator(operator) => operator,
+        };
         let mut emitted = self.spare.pop().unwrap_or_default();
         let mut rejections = Vec::new();
-        let operator = self.operator(node);
-        operator.process(slot, input, rows, &mut Call { emitted: &mut emitted, rejections: &mut rejections })?;
+        let mut call = Call { emitted: &mut emitted, rejections: &mut rejections };
+        let count = operator.process(slot, input, rows, first, &mut call)?;
         if !rejections.is_empty() {
             self.rejected(node, input, rows, &rejections)?;
         }
-        self.emitted(node, emitted)
+        self.emitted(node, emitted)?;
+        Ok(count)
     }
 
-    fn operator(&mut self, node: usize) -> &mut Operator {
-        match &mut self.nodes[node].kind {
-            NodeKind::Operator(operator) => operator,
-            NodeKind::Sink(_) => unreachable!("only operators are called"),
+    /// Counts rows that come into a node.
+    pub(crate) fn count_in(&self, node: usize, rows: usize) {
+        add(&self.nodes[node].stats.rows_in, rows);
+    }
+
+    /// How often rows that are not divided by key group are handed to a node: once for each of an operator's instances.
+    pub(crate) fn slots(&self, node: usize) -> usize {
+        match &self.nodes[node].kind {
+            NodeKind::Sink(_) => 1,
+            NodeKind::Operator(operator) => operator.slots(),
+        }
+    }
+
+    /// Slot of a key group's instance; the only one of a sink.
+    pub(crate) fn slot_of(&self, node: usize, group: KeyGroup) -> usize {
+        match &self.nodes[node].kind {
+            NodeKind::Sink(_) => 0,
+            NodeKind::Operator(operator) => operator.slot_of(group),
         }
     }
 
@@ -175,14 +187,37 @@ impl Chain {
 
     /// Event time has reached `watermark` at a node; all after it learn it once its own output is on the way.
     pub(crate) fn advance(&mut self, node: usize, watermark: Timestamp) -> Result<(), TaskError> {
-        if let NodeKind::Operator(operator) = &self.nodes[node].kind {
-            for slot in 0..operator.slots() {
-                let mut emitted = self.spare.pop().unwrap_or_default();
-                self.operator(node).advance(slot, watermark, &mut emitted)?;
-                self.emitted(node, emitted)?;
-            }
+        let mut slot = 0;
+        while self.advance_some(node, &mut slot, watermark)? {}
+        Ok(())
+    }
+
+    /// The same in steps: tells the next instance from `slot` on, or in the last step all after the node. Gives whether
+    /// there is more to do.
+    pub(crate) fn advance_some(&mut self, node: usize, slot: &mut usize, watermark: Timestamp) -> Result<bool, TaskError> {
+        let told = self.call_some(node, slot, |operator, slot, emitted| operator.advance(slot, watermark, emitted))?;
+        if !told {
+            self.for_targets(node, |chain, target| chain.advance_target(target, watermark))?;
         }
-        self.for_targets(node, |chain, target| chain.advance_target(target, watermark))
+        Ok(told)
+    }
+
+    /// Calls instances from `slot` on until one had something to be told. Gives whether there was one.
+    fn call_some(
+        &mut self,
+        node: usize,
+        slot: &mut usize,
+        mut call: impl FnMut(&mut Operator, usize, &mut Vec<Emitted>) -> Result<bool, TaskError>,
+    ) -> Result<bool, TaskError> {
+        let NodeKind::Operator(operator) = &mut self.nodes[node].kind else { return Ok(false) };
+        let mut emitted = self.spare.pop().unwrap_or_default();
+        let mut called = false;
+        while !called && *slot < operator.slots() {
+            called = call(operator, *slot, &mut emitted)?;
+            *slot += 1;
+        }
+        self.emitted(node, emitted)?;
+        Ok(called)
     }
 
     pub(crate) fn advance_target(&mut self, target: Target, watermark: Timestamp) -> Result<(), TaskError> {
@@ -197,14 +232,18 @@ impl Chain {
 
     /// The input of a node has ended.
     pub(crate) fn finish(&mut self, node: usize) -> Result<(), TaskError> {
-        if let NodeKind::Operator(operator) = &self.nodes[node].kind {
-            for slot in 0..operator.slots() {
-                let mut emitted = self.spare.pop().unwrap_or_default();
-                self.operator(node).finish(slot, &mut emitted)?;
-                self.emitted(node, emitted)?;
-            }
+        let mut slot = 0;
+        while self.finish_some(node, &mut slot)? {}
+        Ok(())
+    }
+
+    /// The same in steps, like [`Chain::advance_some`].
+    pub(crate) fn finish_some(&mut self, node: usize, slot: &mut usize) -> Result<bool, TaskError> {
+        let told = self.call_some(node, slot, Operator::finish)?;
+        if !told {
+            self.for_targets(node, Chain::finish_target)?;
         }
-        self.for_targets(node, Chain::finish_target)
+        Ok(told)
     }
 
     pub(crate) fn finish_target(&mut self, target: Target) -> Result<(), TaskError> {
@@ -245,7 +284,8 @@ impl Chain {
 
     /// Tries to send what found no room. Returns whether all is sent.
     pub(crate) fn drain(&mut self) -> bool {
-        self.routers.iter_mut().fold(true, |all, router| router.drain() && all)
+        // All of them: a full channel must not keep frames from the others.
+        self.routers.iter_mut().filter_map(|router| (!router.drain()).then_some(())).count() == 0
     }
 
     pub(crate) fn is_drained(&self) -> bool {

@@ -62,7 +62,7 @@ impl TaskError {
         matches!(self, TaskError::Connector { error, .. } if error.is_permanent())
     }
 
-    pub(crate) fn call(uid: &OperatorUid, error: CallError) -> TaskError {
+    pub(crate) fn call(uid: &OperatorUid, error: &CallError) -> TaskError {
         TaskError::Operator { uid: uid.clone(), reason: error.to_string() }
     }
 

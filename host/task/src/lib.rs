@@ -16,6 +16,7 @@ mod signal;
 mod source;
 mod stats;
 mod task;
+mod work;
 
 pub use build::{HeadSpec, Instances, NodeSpec, NodeWork, TaskHandle, TaskSpec};
 pub use chain::{OnReject, Target};

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_model::{Batch, BatchRef, CheckpointId, InstanceId, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_START, limits};
+use weir_model::{
+    Batch, BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_START, limits,
+};
 use weir_sandbox::{CallError, Capture, Emitted, Rejection, SandboxError};
 
 use crate::TaskError;
@@ -40,6 +42,9 @@ impl Instance for weir_sandbox::Instance {
     }
 
     fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Capture>, SandboxError> {
+        if self.is_stateless() {
+            return Ok(None);
+        }
         weir_sandbox::Instance::capture(self, checkpoint).map(Some)
     }
 
@@ -161,6 +166,9 @@ impl Operator {
 
     /// Puts instances of a checkpoint in place, before the first call.
     pub(crate) fn restore(&mut self, instances: Vec<RestoredInstance>) {
+        // Instances may come from subtasks that were told different watermarks. One that is made later must not find rows
+        // late that were not, so it starts from the least.
+        self.watermark = instances.iter().map(|restored| restored.watermark).min().unwrap_or(WATERMARK_START);
         for restored in instances {
             let slot = match (self.keys, restored.id) {
                 (Keys::Groups(groups), InstanceId::KeyGroup(group)) if groups.contains(group) => {
@@ -169,7 +177,6 @@ impl Operator {
                 (Keys::Subtask(index), InstanceId::Subtask(of)) if index == of => 0,
                 (_, id) => unreachable!("{id} of operator {} was deployed to a task that does not own it", self.uid),
             };
-            self.watermark = self.watermark.max(restored.watermark);
             self.slots[slot] = Some(Slot {
                 instance: restored.instance,
                 watermark: restored.watermark,
@@ -185,14 +192,11 @@ impl Operator {
         &self.uid
     }
 
-    /// Slot of the only instance, or of a key group.
-    pub(crate) fn slot_of(&self, group: Option<u16>) -> usize {
-        match (self.keys, group) {
-            (Keys::Groups(groups), Some(group)) => usize::from(group - groups.start),
-            (Keys::Subtask(_), _) => 0,
-            (Keys::Groups(_), None) => {
-                unreachable!("rows without key groups reach every instance of a keyed operator one by one")
-            }
+    /// Slot of the instance that a key group's rows belong to.
+    pub(crate) fn slot_of(&self, group: KeyGroup) -> usize {
+        match self.keys {
+            Keys::Groups(groups) => usize::from(group - groups.start),
+            Keys::Subtask(_) => 0,
         }
     }
 
@@ -201,38 +205,44 @@ impl Operator {
         self.slots.len()
     }
 
-    /// Calls the instance with rows, in calls of about [`limits::CALL_TARGET_MS`].
-    pub(crate) fn process(&mut self, slot: usize, input: u32, rows: BatchRef<'_>, call: &mut Call<'_>) -> Result<(), TaskError> {
+    /// Calls the instance once, with rows from `first` on, as many as take about [`limits::CALL_TARGET_MS`]. Gives how many.
+    pub(crate) fn process(
+        &mut self,
+        slot: usize,
+        input: u32,
+        rows: BatchRef<'_>,
+        first: usize,
+        call: &mut Call<'_>,
+    ) -> Result<usize, TaskError> {
         self.before_call(slot, call.emitted)?;
-        let mut first = 0;
-        while first < rows.len() {
-            let count = self.rows_per_call().min(rows.len() - first);
-            let started = Instant::now();
-            let part = if count == rows.len() {
-                rows
-            } else {
-                self.scratch.clear();
-                self.scratch.extend_range(rows, first..first + count);
-                self.scratch.view()
-            };
-            let instance = self.slots[slot].as_mut().expect("made before the call");
-            instance.calls += 1;
-            let rejected =
-                instance.instance.process(input, part, call.emitted).map_err(|error| TaskError::call(&self.uid, error))?;
-            for mut rejection in rejected {
-                if rejection.row as usize >= count {
-                    return Err(TaskError::Operator {
-                        uid: self.uid.clone(),
-                        reason: format!("it rejected row {} of a batch of {count} rows", rejection.row),
-                    });
-                }
-                rejection.row += first as u32;
-                call.rejections.push(rejection);
-            }
-            self.learn(count, started.elapsed());
-            first += count;
+        let count = self.rows_per_call().min(rows.len() - first);
+        if count == 0 {
+            return Ok(0);
         }
-        Ok(())
+        let started = Instant::now();
+        let part = if count == rows.len() {
+            rows
+        } else {
+            self.scratch.clear();
+            self.scratch.extend_range(rows, first..first + count);
+            self.scratch.view()
+        };
+        let instance = self.slots[slot].as_mut().expect("made before the call");
+        instance.calls += 1;
+        let rejected =
+            instance.instance.process(input, part, call.emitted).map_err(|error| TaskError::call(&self.uid, &error))?;
+        for mut rejection in rejected {
+            if rejection.row as usize >= count {
+                return Err(TaskError::Operator {
+                    uid: self.uid.clone(),
+                    reason: format!("it rejected row {} of a batch of {count} rows", rejection.row),
+                });
+            }
+            rejection.row += first as u32;
+            call.rejections.push(rejection);
+        }
+        self.learn(count, started.elapsed());
+        Ok(count)
     }
 
     fn rows_per_call(&self) -> usize {
@@ -245,42 +255,44 @@ impl Operator {
         self.row_ns += (row_ns.max(1.0) - self.row_ns) / 8.0;
     }
 
-    /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told when they are made.
-    pub(crate) fn advance(&mut self, slot: usize, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+    /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told before their first
+    /// rows. Gives whether the instance was called.
+    pub(crate) fn advance(&mut self, slot: usize, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<bool, TaskError> {
         self.watermark = self.watermark.max(watermark);
         if self.slots[slot].as_ref().is_none_or(|slot| slot.watermark >= watermark || slot.finished) {
-            return Ok(());
+            return Ok(false);
         }
         self.capture_if_due(slot)?;
         let uid = &self.uid;
         let slot = self.slots[slot].as_mut().expect("checked above");
         slot.calls += 1;
         slot.watermark = watermark;
-        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, error))
+        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))?;
+        Ok(true)
     }
 
-    /// Tells one instance that all inputs have ended, once.
-    pub(crate) fn finish(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+    /// Tells one instance that all inputs have ended, once. Gives whether the instance was called.
+    pub(crate) fn finish(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<bool, TaskError> {
         if self.slots[slot].as_ref().is_none_or(|slot| slot.finished) {
-            return Ok(());
+            return Ok(false);
         }
         self.capture_if_due(slot)?;
         let uid = &self.uid;
         let slot = self.slots[slot].as_mut().expect("checked above");
         slot.calls += 1;
         slot.finished = true;
-        slot.instance.finish(emitted).map_err(|error| TaskError::call(uid, error))
+        slot.instance.finish(emitted).map_err(|error| TaskError::call(uid, &error))?;
+        Ok(true)
     }
 
     fn before_call(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
-        if self.slots[slot].is_none() {
-            return self.ensure(slot, emitted);
-        }
-        self.capture_if_due(slot)
+        self.ensure(slot)?;
+        self.capture_if_due(slot)?;
+        self.advance(slot, self.watermark, emitted).map(drop)
     }
 
-    /// Makes an instance where there is none, and tells it how far event time is.
-    pub(crate) fn ensure(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+    /// Makes an instance where there is none.
+    pub(crate) fn ensure(&mut self, slot: usize) -> Result<(), TaskError> {
         if self.slots[slot].is_some() {
             return Ok(());
         }
@@ -297,7 +309,7 @@ impl Operator {
             // Made after the barrier: it is no part of the snapshot.
             capturing.mark_done(slot);
         }
-        self.advance(slot, self.watermark, emitted)
+        Ok(())
     }
 
     /// Begins a snapshot: every instance that exists now is to be captured before its next call.

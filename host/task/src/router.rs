@@ -101,8 +101,8 @@ impl Router {
 
     /// Tries to send what found no room. Returns whether all is sent.
     pub fn drain(&mut self) -> bool {
-        // No short circuit: a full channel must not keep frames from its neighbours.
-        self.senders.iter_mut().fold(true, |all, sender| sender.flush() && all)
+        // All of them: a full channel must not keep frames from its neighbours.
+        self.senders.iter_mut().filter_map(|sender| (!sender.flush()).then_some(())).count() == 0
     }
 
     /// Whether no frame waits for room.

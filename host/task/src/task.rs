@@ -1,16 +1,17 @@
-//! The loop that one thread runs: input -> chain -> routers, with barriers handled between guest calls.
+//! The loop that one thread runs: input -> chain -> routers, with barriers handled between guest calls. What a gate gives is
+//! worked off in `work.rs`.
 //!
 //! A task owns everything it runs. It hears from its worker through its mailbox and answers through its outlet; it never
 //! waits for either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use weir_channel::{Frame, Watermarks};
 use weir_checkpoint::align::{Action, Aligner, Event};
-use weir_model::{Barrier, BarrierKind, CheckpointId, OperatorUid, TaskId, Timestamp, WATERMARK_END};
+use weir_model::{Barrier, BarrierKind, CheckpointId, OperatorUid, TaskId, WATERMARK_END};
 
 use crate::TaskError;
 use crate::chain::{Chain, Target};
@@ -19,6 +20,7 @@ use crate::report::{Control, Outlet, Report, SnapshotPart, TaskState};
 use crate::signal::Signal;
 use crate::source::{Read, SourceHead};
 use crate::stats::TaskStats;
+use crate::work::Work;
 
 /// What a task starts with.
 pub(crate) enum Head {
@@ -57,6 +59,8 @@ pub(crate) struct Run {
     /// A stop barrier has passed: sources give nothing more.
     pub(crate) stopped: bool,
     pub(crate) actions: Vec<Action>,
+    /// What was read from a channel and is not worked off. Nothing more is read before it is.
+    pub(crate) work: VecDeque<Work>,
 }
 
 /// Whether the loop goes on.
@@ -141,7 +145,7 @@ impl Task {
                     Read::Rows => Ok(None),
                     Read::Nothing { retry_in } => Ok(Some(Some(retry_in))),
                     Read::Ended => {
-                        self.finish()?;
+                        self.finish_source()?;
                         Ok(None)
                     }
                 }
@@ -151,85 +155,36 @@ impl Task {
                     }
                 })
             }
-            Head::Gate { gate, .. } => match gate.poll() {
-                Some((channel, frame)) => {
+            Head::Gate { gate, .. } => {
+                if self.run.work.is_empty() {
+                    let Some((channel, frame)) = gate.poll() else { return Ok(Some(None)) };
                     self.receive(channel, frame)?;
-                    Ok(None)
                 }
-                None => Ok(Some(None)),
-            },
+                self.work_off()?;
+                Ok(None)
+            }
         }
     }
 
-    fn receive(&mut self, channel: usize, frame: Frame) -> Result<(), TaskError> {
-        let Head::Gate { inputs, watermarks, idle, .. } = &mut self.head else { unreachable!("only gates receive frames") };
-        let risen = match frame {
-            Frame::Rows(rows) => {
-                watermarks.active(channel);
-                *idle = false;
-                return self.chain.rows(0, inputs[channel], rows.view());
-            }
-            Frame::Keyed(rows) => {
-                watermarks.active(channel);
-                *idle = false;
-                return self.chain.keyed(0, inputs[channel], &rows);
-            }
-            Frame::Watermark(watermark) => {
-                *idle = false;
-                watermarks.advance(channel, watermark)
-            }
-            Frame::Idle => watermarks.idle(channel),
-            Frame::Barrier(barrier) => return self.align(Event::Barrier { channel, barrier }),
-            Frame::End => return self.end(channel),
-        };
-        let newly_idle = watermarks.is_idle() && !std::mem::replace(idle, watermarks.is_idle());
-        if let Some(watermark) = risen {
-            self.advance(watermark)?;
+    /// Everything a source will ever give has been worked off.
+    fn finish_source(&mut self) -> Result<(), TaskError> {
+        let Head::Source(source) = &self.head else { unreachable!("gates finish step by step") };
+        for target in source.targets().to_vec() {
+            self.chain.advance_target(target, WATERMARK_END)?;
+            self.chain.finish_target(target)?;
         }
-        if newly_idle {
-            self.chain.send_to_all(&Frame::Idle);
-        }
+        self.finished();
         Ok(())
     }
 
-    fn advance(&mut self, watermark: Timestamp) -> Result<(), TaskError> {
-        self.stats.set_watermark(watermark);
-        self.chain.advance(0, watermark)
-    }
-
-    fn end(&mut self, channel: usize) -> Result<(), TaskError> {
-        let Head::Gate { watermarks, .. } = &mut self.head else { unreachable!("only gates receive frames") };
-        let risen = watermarks.end(channel);
-        let all_ended = watermarks.all_ended();
-        if let Some(watermark) = risen {
-            self.advance(watermark)?;
-        }
-        if all_ended {
-            self.finish()?;
-        }
-        // After the work that the end causes, so that a snapshot taken now holds it.
-        self.align(Event::End { channel })
-    }
-
-    /// Everything that will ever come has been worked off.
-    fn finish(&mut self) -> Result<(), TaskError> {
+    pub(crate) fn finished(&mut self) {
         debug_assert!(!self.run.finished, "a task finishes once");
-        match &self.head {
-            Head::Source(source) => {
-                for target in source.targets().to_vec() {
-                    self.chain.advance_target(target, WATERMARK_END)?;
-                    self.chain.finish_target(target)?;
-                }
-            }
-            Head::Gate { .. } => self.chain.finish(0)?,
-        }
         self.stats.set_watermark(WATERMARK_END);
         self.run.finished = true;
         self.outlet.report(self.id, Report::Finished);
-        Ok(())
     }
 
-    fn align(&mut self, event: Event) -> Result<(), TaskError> {
+    pub(crate) fn align(&mut self, event: Event) -> Result<(), TaskError> {
         let mut actions = std::mem::take(&mut self.run.actions);
         self.aligner.handle(event, &mut actions);
         for action in actions.drain(..) {

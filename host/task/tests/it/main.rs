@@ -1,0 +1,8 @@
+//! Real tasks on real threads, between a worker, sources, instances and sinks made for the test.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod barriers;
+mod flow;
+mod rejections;
+mod support;
+mod watermarks;

@@ -1,0 +1,85 @@
+//! What an operator does wrong, or says is wrong with a row.
+
+use weir_channel::Frame;
+use weir_sandbox::{CallError, Emitted, Rejection};
+use weir_task::{Instances, OnReject};
+
+use crate::support::*;
+
+/// Rejects rows whose value is "bad", passes the others on.
+fn picky() -> Operators {
+    Operators::new(|_, rows, emitted| {
+        let good: Vec<Row> = rows.iter().filter(|row| row.2 != "bad").cloned().collect();
+        emitted.push(Emitted { port: 0, rows: batch(&good) });
+        let bad = rows.iter().zip(0..).filter(|(row, _)| row.2 == "bad");
+        Ok(bad.map(|(_, row)| Rejection { row, reason: "no such value".to_owned() }).collect())
+    })
+}
+
+/// An operator with a sink for its output and one for its dead letters.
+fn run(log: &Log, operators: &Operators, on_reject: OnReject, rows: &[Row]) -> (Memory, Memory, Running) {
+    let (output, letters) = (Memory::default(), Memory::default());
+    let mut place = Place::new();
+    let mut sender = place.channel(&Default::default(), 0);
+    sender.send(frame(rows));
+    sender.send(Frame::End);
+    let (signal, head) = place.head();
+    let mut node = operator("op", operators, Instances::Single(0), vec![to(1)]);
+    (node.on_reject, node.dead_letters) = (on_reject, vec![to(2)]);
+    let nodes = vec![node, sink("out", &output), sink("letters", &letters)];
+    let task = Running::start(0, log, signal, head, nodes, Vec::new());
+    (output, letters, task)
+}
+
+#[test]
+fn rejected_rows_and_only_they_go_to_the_dead_letters_also_from_a_batch_of_many_calls() {
+    let log = Log::default();
+    let value = |n: i64| if n % 1_000 == 7 { "bad" } else { "good" };
+    let rows: Vec<Row> = (0..20_000).map(|n| row(n, &format!("k{n}"), value(n))).collect();
+    let operators = picky();
+    let (output, letters, _task) = run(&log, &operators, OnReject::DeadLetter, &rows);
+    log.wait(0, &Said::Finished);
+    assert!(operators.calls_of(0).iter().filter(|call| matches!(call, Called::Process { .. })).count() > 1);
+    let letters = letters.rows.lock();
+    let found: Vec<(i64, &str)> = letters.iter().map(|(time, key, _)| (*time, key.as_str())).collect();
+    let keys: Vec<String> = (0..20).map(|n| format!("k{}", n * 1_000 + 7)).collect();
+    assert_eq!(found, (0..20).map(|n| (n * 1_000 + 7, keys[n as usize].as_str())).collect::<Vec<_>>());
+    let first: serde_json::Value = serde_json::from_str(&letters[0].2).unwrap();
+    assert_eq!((first["operator"].as_str(), first["reason"].as_str()), (Some("op"), Some("no such value")));
+    let good = output.values().iter().filter(|value| *value == "good").count();
+    assert_eq!(good, 19_980);
+}
+
+#[test]
+fn a_rejected_row_fails_the_job_where_it_says_so() {
+    let log = Log::default();
+    let _running = run(&log, &picky(), OnReject::Fail, &[row(1, "k", "good"), row(2, "key", "bad")]);
+    assert_eq!(
+        log.failure(0),
+        "operator op rejected a row: no such value; its key is \"key\" and its value starts with \"bad\"; \
+         set on_error = \"dead_letter\" to put such rows aside and go on"
+    );
+}
+
+#[test]
+fn an_operator_that_fails_or_breaks_the_contract_fails_the_job_by_name() {
+    type Emit = fn(&mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError>;
+    let cases: [(Emit, &str); 3] = [
+        (|_| Err(CallError::Failed("no disk".into())), "no disk"),
+        (
+            |emitted| {
+                emitted.push(Emitted { port: 3, rows: batch(&[row(1, "", "x")]) });
+                Ok(Vec::new())
+            },
+            "it emitted to output 3, but the job file names 1 outputs",
+        ),
+        (|_| Ok(vec![Rejection { row: 2, reason: String::new() }]), "it rejected row 2 of a batch of 2 rows"),
+    ];
+    for (emit, reason) in cases {
+        let log = Log::default();
+        let operators = Operators::new(move |_, _, emitted| emit(emitted));
+        let _running = run(&log, &operators, OnReject::DeadLetter, &[row(1, "", "a"), row(2, "", "b")]);
+        let failure = log.failure(0);
+        assert!(failure.starts_with("operator op failed: ") && failure.ends_with(reason), "{failure}");
+    }
+}

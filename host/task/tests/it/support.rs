@@ -1,0 +1,482 @@
+//! What surrounds a task in these tests. The test is its worker, and where it holds the other ends of its channels also the
+//! tasks before and behind it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use weir_channel::{Frame, Limits};
+use weir_checkpoint::align::Mode;
+use weir_connectors::{ConnectorError, Polled, Prepared, Sink, Source, WatermarkGenerator};
+use weir_model::{Attempt, Barrier, BarrierKind, Batch, BatchRef, CheckpointId, InstanceId, KeyGroupRange, TaskId};
+use weir_sandbox::{CallError, Capture, Emitted, Rejection, SandboxError};
+use weir_task::*;
+
+pub(crate) type Row = (i64, String, String);
+
+pub(crate) fn row(time: i64, key: &str, value: &str) -> Row {
+    (time, key.to_owned(), value.to_owned())
+}
+
+pub(crate) fn batch(rows: &[Row]) -> Batch {
+    let mut batch = Batch::default();
+    rows.iter().for_each(|(time, key, value)| batch.push(*time, key.as_bytes(), value.as_bytes()));
+    batch
+}
+
+pub(crate) fn rows_of(batch: BatchRef<'_>) -> Vec<Row> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    batch.rows().map(|(time, key, value)| (time, text(key), text(value))).collect()
+}
+
+pub(crate) fn frame(rows: &[Row]) -> Frame {
+    Frame::Rows(Arc::new(batch(rows)))
+}
+
+pub(crate) fn barrier(checkpoint: u64) -> Barrier {
+    Barrier { attempt: Attempt(1), checkpoint: CheckpointId(checkpoint), kind: BarrierKind::Checkpoint }
+}
+
+/// Waits until something holds, which it must within ten seconds.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// What tasks have said to their worker.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Said {
+    Begin { checkpoint: u64, finished: bool, splits: BTreeMap<String, Value>, prepared: Vec<Value> },
+    Instance { checkpoint: u64, uid: String, instance: InstanceId, watermark: i64, finished: bool },
+    End(u64),
+    Abandon(u64),
+    Declined(u64),
+    Finished,
+    Committed(u64),
+    Failed(String),
+}
+
+/// Keeps what tasks say, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Log {
+    said: Arc<Mutex<Vec<(TaskId, Said)>>>,
+    /// Says that persisting cannot keep up, so that instances are captured right before their next call, or when idle.
+    pub(crate) congested: bool,
+}
+
+impl Log {
+    pub(crate) fn congested() -> Log {
+        Log { congested: true, ..Log::default() }
+    }
+
+    pub(crate) fn of(&self, task: u32) -> Vec<Said> {
+        self.said.lock().iter().filter(|(id, _)| id.0 == task).map(|(_, said)| said.clone()).collect()
+    }
+
+    pub(crate) fn has(&self, task: u32, said: &Said) -> bool {
+        self.of(task).contains(said)
+    }
+
+    pub(crate) fn wait(&self, task: u32, said: &Said) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !self.has(task, said) {
+            assert!(Instant::now() < deadline, "task {task} never said {said:?}, but {:?}", self.of(task));
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn failure(&self, task: u32) -> String {
+        let failure =
+            || self.of(task).into_iter().find_map(|said| if let Said::Failed(reason) = said { Some(reason) } else { None });
+        eventually("a failure", || failure().is_some());
+        failure().unwrap()
+    }
+}
+
+impl Outlet for Log {
+    fn snapshot(&mut self, task: TaskId, part: SnapshotPart) {
+        let said = match part {
+            SnapshotPart::Begin { checkpoint, state, prepare } => Said::Begin {
+                checkpoint: checkpoint.0,
+                finished: state.finished,
+                splits: state.source.map(|source| source.splits).unwrap_or_default(),
+                prepared: prepare.into_iter().filter_map(|(_, prepare)| prepare().unwrap()).collect(),
+            },
+            SnapshotPart::Instance { checkpoint, uid, instance, watermark, finished, .. } => {
+                Said::Instance { checkpoint: checkpoint.0, uid: uid.to_string(), instance, watermark, finished }
+            }
+            SnapshotPart::End { checkpoint } => Said::End(checkpoint.0),
+            SnapshotPart::Abandon { checkpoint } => Said::Abandon(checkpoint.0),
+        };
+        self.said.lock().push((task, said));
+    }
+
+    fn report(&mut self, task: TaskId, report: Report) {
+        let said = match report {
+            Report::Declined { checkpoint, .. } => Said::Declined(checkpoint.0),
+            Report::Finished => Said::Finished,
+            Report::Committed(checkpoint) => Said::Committed(checkpoint.0),
+            Report::Failed(error) => Said::Failed(error.to_string()),
+        };
+        self.said.lock().push((task, said));
+    }
+
+    fn is_congested(&self) -> bool {
+        self.congested
+    }
+}
+
+/// One call of an instance.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Called {
+    Process {
+        input: u32,
+        rows: Vec<Row>,
+    },
+    Advance(i64),
+    Finish,
+    /// With the number of rows the instance had seen.
+    Capture {
+        checkpoint: u64,
+        seen: usize,
+    },
+    Completed(u64),
+}
+
+pub(crate) type Calls = Arc<Mutex<Vec<(usize, Called)>>>;
+type Process = dyn Fn(u32, &[Row], &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> + Send + Sync;
+
+/// Makes instances that note each call and do what the test says with rows.
+#[derive(Clone)]
+pub(crate) struct Operators {
+    pub(crate) calls: Calls,
+    made: Arc<Mutex<usize>>,
+    process: Arc<Process>,
+    /// Length of what an instance says when event time advances.
+    pub(crate) timer_bytes: usize,
+}
+
+impl Operators {
+    pub(crate) fn new(
+        process: impl Fn(u32, &[Row], &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> + Send + Sync + 'static,
+    ) -> Operators {
+        Operators { calls: Arc::default(), made: Arc::default(), process: Arc::new(process), timer_bytes: 0 }
+    }
+
+    /// Passes every row on, with something put before its value.
+    pub(crate) fn prefixing(prefix: &'static str) -> Operators {
+        Operators::new(move |_, rows, emitted| {
+            let rows: Vec<Row> = rows.iter().map(|(time, key, value)| row(*time, key, &format!("{prefix}{value}"))).collect();
+            emitted.push(Emitted { port: 0, rows: batch(&rows) });
+            Ok(Vec::new())
+        })
+    }
+
+    pub(crate) fn calls_of(&self, instance: usize) -> Vec<Called> {
+        self.calls.lock().iter().filter(|(of, _)| *of == instance).map(|(_, call)| call.clone()).collect()
+    }
+
+    pub(crate) fn made(&self) -> usize {
+        *self.made.lock()
+    }
+}
+
+impl InstanceFactory for Operators {
+    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
+        let mut made = self.made.lock();
+        *made += 1;
+        Ok(Box::new(OneInstance { number: *made - 1, seen: 0, of: self.clone() }))
+    }
+}
+
+struct OneInstance {
+    number: usize,
+    seen: usize,
+    of: Operators,
+}
+
+impl OneInstance {
+    fn note(&self, call: Called) {
+        self.of.calls.lock().push((self.number, call));
+    }
+}
+
+impl Instance for OneInstance {
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
+        let rows = rows_of(rows);
+        self.seen += rows.len();
+        self.note(Called::Process { input, rows: rows.clone() });
+        (self.of.process)(input, &rows, emitted)
+    }
+
+    fn advance(&mut self, watermark: i64, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+        self.note(Called::Advance(watermark));
+        let mut value = format!("at {watermark}");
+        value.extend(std::iter::repeat_n('.', self.of.timer_bytes));
+        emitted.push(Emitted { port: 0, rows: batch(&[row(watermark, "", &value)]) });
+        Ok(())
+    }
+
+    fn finish(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+        self.note(Called::Finish);
+        emitted.push(Emitted { port: 0, rows: batch(&[row(0, "", &format!("seen {}", self.seen))]) });
+        Ok(())
+    }
+
+    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Capture>, SandboxError> {
+        self.note(Called::Capture { checkpoint: checkpoint.0, seen: self.seen });
+        Ok(None)
+    }
+
+    fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
+        self.note(Called::Completed(checkpoint.0));
+    }
+}
+
+/// What a source does at one poll.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Rows(Vec<Row>),
+    End,
+}
+
+/// A source that gives what the test has put in, and else idles.
+#[derive(Clone, Default)]
+pub(crate) struct Steps {
+    steps: Arc<Mutex<VecDeque<Step>>>,
+    given: usize,
+}
+
+impl Steps {
+    pub(crate) fn of(steps: impl IntoIterator<Item = Step>) -> Steps {
+        Steps { steps: Arc::new(Mutex::new(steps.into_iter().collect())), given: 0 }
+    }
+
+    pub(crate) fn add(&self, step: Step) {
+        self.steps.lock().push_back(step);
+    }
+
+    pub(crate) fn head(&self, targets: Vec<Target>, idle_after_ms: Option<u64>) -> HeadSpec {
+        HeadSpec::Source {
+            uid: "source".into(),
+            source: Box::new(self.clone()),
+            event_time: None,
+            generator: WatermarkGenerator::new(0, idle_after_ms),
+            targets,
+            stats: Arc::default(),
+            restore: None,
+        }
+    }
+}
+
+impl Source for Steps {
+    fn restore(&mut self, _: &BTreeMap<String, Value>) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    fn poll(&mut self, rows: &mut Batch, _: usize, _: usize) -> Result<Polled, ConnectorError> {
+        let mut steps = self.steps.lock();
+        match steps.front() {
+            None => Ok(Polled::Idle { retry_in: Duration::from_millis(1) }),
+            Some(Step::End) => Ok(Polled::Ended),
+            Some(Step::Rows(step)) => {
+                rows.extend(batch(step).view());
+                self.given += step.len();
+                steps.pop_front();
+                Ok(Polled::Rows)
+            }
+        }
+    }
+
+    fn position(&mut self) -> BTreeMap<String, Value> {
+        BTreeMap::from([("only".to_owned(), json!(self.given))])
+    }
+}
+
+/// A sink in memory. Its committables are the numbers of rows of each checkpoint.
+#[derive(Clone, Default)]
+pub(crate) struct Memory {
+    pub(crate) rows: Arc<Mutex<Vec<Row>>>,
+    pub(crate) committed: Arc<Mutex<Vec<Value>>>,
+    since: usize,
+}
+
+impl Memory {
+    pub(crate) fn values(&self) -> Vec<String> {
+        self.rows.lock().iter().map(|(_, _, value)| value.clone()).collect()
+    }
+}
+
+impl Sink for Memory {
+    fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
+        self.since += rows.len();
+        self.rows.lock().extend(rows_of(rows));
+        Ok(())
+    }
+
+    fn prepare(&mut self, _: CheckpointId) -> Result<Prepared, ConnectorError> {
+        let rows = std::mem::take(&mut self.since);
+        Ok(Box::new(move || Ok((rows > 0).then(|| json!(rows)))))
+    }
+
+    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
+        self.committed.lock().push(committable.clone());
+        Ok(())
+    }
+
+    fn recover(&mut self, _: &[Value]) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+}
+
+/// An operator in a chain; its output 0 goes to `outputs`.
+pub(crate) fn operator(uid: &str, operators: &Operators, instances: Instances, outputs: Vec<Target>) -> NodeSpec {
+    NodeSpec {
+        uid: uid.into(),
+        component: format!("{uid}@1.0.0"),
+        work: NodeWork::Operator { factory: Arc::new(operators.clone()), instances, restored: Vec::new() },
+        on_reject: OnReject::Fail,
+        outputs: vec![outputs],
+        dead_letters: Vec::new(),
+        stats: Arc::default(),
+    }
+}
+
+pub(crate) fn sink(uid: &str, sink: &Memory) -> NodeSpec {
+    NodeSpec {
+        uid: uid.into(),
+        component: String::new(),
+        work: NodeWork::Sink(Box::new(sink.clone())),
+        on_reject: OnReject::Fail,
+        outputs: Vec::new(),
+        dead_letters: Vec::new(),
+        stats: Arc::default(),
+    }
+}
+
+/// One instance per key group, for all key groups.
+pub(crate) fn keyed(groups: u16) -> Instances {
+    Instances::Keyed { groups: KeyGroupRange::of(0, groups, 1), eager: false }
+}
+
+pub(crate) fn to(node: usize) -> Target {
+    Target::Node { node, input: 0 }
+}
+
+/// Both ends of what joins tasks: gates are taken by the task that reads them.
+pub(crate) struct Place {
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) gate: Gate,
+    pub(crate) inputs: Vec<u32>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        let signal: Arc<Signal> = Arc::default();
+        Place { gate: Gate::new(signal.clone()), signal, inputs: Vec::new() }
+    }
+
+    /// A channel into here from a task that waits on `from`.
+    pub(crate) fn channel(&mut self, from: &Arc<Signal>, input: u32) -> Sender {
+        self.channel_of(from, input, Limits::default())
+    }
+
+    pub(crate) fn channel_of(&mut self, from: &Arc<Signal>, input: u32, limits: Limits) -> Sender {
+        self.inputs.push(input);
+        self.gate.connect(from.clone(), limits)
+    }
+
+    pub(crate) fn head(self) -> (Arc<Signal>, HeadSpec) {
+        (self.signal, HeadSpec::Gate { gate: self.gate, inputs: self.inputs, watermarks: Vec::new() })
+    }
+}
+
+/// A task that runs. Cancelled when dropped.
+pub(crate) struct Running {
+    pub(crate) handle: TaskHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(crate) fn start(
+        id: u32,
+        log: &Log,
+        signal: Arc<Signal>,
+        head: HeadSpec,
+        nodes: Vec<NodeSpec>,
+        routers: Vec<Router>,
+    ) -> Running {
+        let spec = TaskSpec {
+            id: TaskId(id),
+            name: format!("task-{id}"),
+            attempt: Attempt(1),
+            mode: Mode::ExactlyOnce,
+            head,
+            nodes,
+            routers,
+            signal,
+            outlet: Box::new(log.clone()),
+            stats: Arc::default(),
+        };
+        let (task, handle) = spec.build().unwrap();
+        Running { handle, thread: Some(std::thread::spawn(move || task.run())) }
+    }
+
+    pub(crate) fn trigger(&self, checkpoint: u64) {
+        self.handle.tell(Control::Trigger(barrier(checkpoint)));
+    }
+
+    pub(crate) fn abort(&self, checkpoint: u64) {
+        self.handle.tell(Control::Abort(CheckpointId(checkpoint)));
+    }
+
+    /// Cancels, and waits until the task is gone, which must not take long.
+    pub(crate) fn cancel(&mut self) {
+        self.handle.tell(Control::Cancel);
+        let Some(thread) = self.thread.take() else { return };
+        let (over, ended) = sync_channel(1);
+        std::thread::spawn(move || over.send(thread.join().is_ok()));
+        let ended = ended.recv_timeout(Duration::from_secs(10));
+        if !std::thread::panicking() {
+            assert_eq!(ended, Ok(true), "a cancelled task ends");
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// All that can be read from a gate the test holds.
+pub(crate) fn drain(gate: &mut Gate) -> Vec<Frame> {
+    std::iter::from_fn(|| gate.poll().map(|(_, frame)| frame)).collect()
+}
+
+/// Reads from a gate until a frame comes that is `last`; gives all.
+pub(crate) fn read_until(gate: &mut Gate, last: &Frame) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    eventually(&format!("{last:?}"), || {
+        frames.extend(drain(gate));
+        frames.contains(last)
+    });
+    frames
+}
+
+/// The rows of frames in order.
+pub(crate) fn rows_in(frames: &[Frame]) -> Vec<Row> {
+    let rows = |frame: &Frame| match frame {
+        Frame::Rows(rows) => rows_of(rows.view()),
+        Frame::Keyed(rows) => rows.sections().flat_map(|(_, rows)| rows_of(rows)).collect(),
+        _ => Vec::new(),
+    };
+    frames.iter().flat_map(rows).collect()
+}

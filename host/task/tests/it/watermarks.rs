@@ -1,0 +1,113 @@
+//! Event time: who is told, when, and in which order.
+
+use std::sync::Arc;
+
+use weir_channel::Frame;
+use weir_model::{InstanceId, WATERMARK_END};
+use weir_task::{Instance, InstanceFactory, Instances, NodeWork, RestoredInstance, Router, Sender, Target};
+
+use crate::support::*;
+
+/// A task with an operator between two channels and a gate that the test reads.
+fn between(operators: &Operators, instances: Instances, restored: Vec<RestoredInstance>) -> ([Sender; 2], Place, Running) {
+    let (mut place, mut behind) = (Place::new(), Place::new());
+    let inputs = [place.channel(&Default::default(), 0), place.channel(&Default::default(), 0)];
+    let output = behind.channel(&place.signal, 0);
+    let mut node = operator("op", operators, instances, vec![Target::Router(0)]);
+    let NodeWork::Operator { restored: slot, .. } = &mut node.work else { unreachable!("it is an operator") };
+    *slot = restored;
+    let (signal, head) = place.head();
+    let task = Running::start(0, &Log::default(), signal, head, vec![node], vec![Router::forward(output)]);
+    (inputs, behind, task)
+}
+
+#[test]
+fn a_watermark_comes_after_the_rows_before_it_and_after_what_it_causes() {
+    let operators = Operators::prefixing("");
+    let (mut inputs, mut behind, _task) = between(&operators, Instances::Single(0), Vec::new());
+    inputs[0].send(frame(&[row(1, "", "a")]));
+    inputs[0].send(Frame::Watermark(5));
+    inputs[1].send(frame(&[row(2, "", "b")]));
+    inputs[1].send(Frame::Watermark(3));
+    let frames = read_until(&mut behind.gate, &Frame::Watermark(3));
+    assert_eq!(frames.last(), Some(&Frame::Watermark(3)), "the least of both");
+    let values: Vec<String> = rows_in(&frames).into_iter().map(|(_, _, value)| value).collect();
+    assert_eq!((values.len(), values.last().unwrap().as_str()), (3, "at 3"));
+}
+
+#[test]
+fn s28_an_idle_channel_holds_nobody_back() {
+    let operators = Operators::prefixing("");
+    let (mut inputs, mut behind, _task) = between(&operators, Instances::Single(0), Vec::new());
+    inputs[0].send(Frame::Watermark(100));
+    inputs[1].send(Frame::Idle);
+    read_until(&mut behind.gate, &Frame::Watermark(100));
+}
+
+#[test]
+fn s28_where_only_idle_channels_are_left_the_task_says_that_it_idles() {
+    for ends_first in [false, true] {
+        let operators = Operators::prefixing("");
+        let (mut inputs, mut behind, _task) = between(&operators, Instances::Single(0), Vec::new());
+        let ending = |inputs: &mut [Sender; 2]| inputs[1].send(Frame::End);
+        if ends_first {
+            ending(&mut inputs);
+        }
+        inputs[0].send(Frame::Watermark(10));
+        inputs[0].send(Frame::Idle);
+        if !ends_first {
+            inputs[1].send(Frame::Watermark(20));
+            read_until(&mut behind.gate, &Frame::Watermark(20));
+            ending(&mut inputs);
+        }
+        read_until(&mut behind.gate, &Frame::Idle);
+    }
+}
+
+#[test]
+fn s28_a_source_without_rows_says_that_it_idles_and_its_watermark_first() {
+    let mut behind = Place::new();
+    let signal: Arc<weir_task::Signal> = Arc::default();
+    let output = behind.channel(&signal, 0);
+    let steps = Steps::of([Step::Rows(vec![row(10, "", "a")])]);
+    let head = steps.head(vec![Target::Router(0)], Some(5));
+    let _task = Running::start(0, &Log::default(), signal, head, Vec::new(), vec![Router::forward(output)]);
+    let frames = read_until(&mut behind.gate, &Frame::Idle);
+    assert_eq!(frames, [frame(&[row(10, "", "a")]), Frame::Watermark(9), Frame::Idle]);
+}
+
+#[test]
+fn at_the_end_every_instance_is_told_the_end_of_time_then_the_end_of_input() {
+    let operators = Operators::prefixing("");
+    let eager = Instances::Keyed { groups: weir_model::KeyGroupRange::of(0, 2, 1), eager: true };
+    let (mut inputs, mut behind, _task) = between(&operators, eager, Vec::new());
+    inputs.iter_mut().for_each(|input| input.send(Frame::End));
+    let frames = read_until(&mut behind.gate, &Frame::End);
+    for instance in 0..2 {
+        assert_eq!(operators.calls_of(instance), [Called::Advance(WATERMARK_END), Called::Finish]);
+    }
+    let watermark = frames.iter().position(|frame| *frame == Frame::Watermark(WATERMARK_END)).unwrap();
+    assert_eq!((rows_in(&frames[..watermark]).len(), rows_in(&frames[watermark..]).len()), (2, 2));
+}
+
+#[test]
+fn no_instance_sees_time_go_back_after_a_restore_and_a_new_one_starts_at_the_least() {
+    let operators = Operators::prefixing("");
+    let restored = |group, watermark| RestoredInstance {
+        id: InstanceId::KeyGroup(group),
+        instance: operators.instantiate().unwrap() as Box<dyn Instance>,
+        watermark,
+        finished: false,
+    };
+    let eager = Instances::Keyed { groups: weir_model::KeyGroupRange::of(0, 3, 1), eager: true };
+    let (mut inputs, mut behind, _task) = between(&operators, eager, vec![restored(0, 50), restored(1, 70)]);
+    inputs[0].send(frame(&[row(60, "", "to all")]));
+    inputs.iter_mut().for_each(|input| input.send(Frame::Watermark(60)));
+    inputs.iter_mut().for_each(|input| input.send(Frame::Watermark(80)));
+    let frames = read_until(&mut behind.gate, &Frame::Watermark(80));
+    let process = Called::Process { input: 0, rows: vec![row(60, "", "to all")] };
+    assert_eq!(operators.calls_of(0), [process.clone(), Called::Advance(60), Called::Advance(80)]);
+    assert_eq!(operators.calls_of(1), [process.clone(), Called::Advance(80)]);
+    assert_eq!(operators.calls_of(2), [Called::Advance(50), process, Called::Advance(60), Called::Advance(80)]);
+    assert_eq!(rows_in(&frames).iter().filter(|row| row.2 == "at 50").count(), 1, "what the new one says of it goes on");
+}
