@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: how fast, how steady and how small; alternating with a peer on request. Writes bench/results.md.
+//! `cargo xtask bench`: how fast, how steady and how small; alternating with a peer on request. A whole run writes
+//! bench/results.md.
 //!
 //! Figures are only ever compared within one run on one machine, as medians of several repetitions that alternate between the
 //! variants, so that whatever else the machine does hits all of them alike.
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long and how often to measure.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Effort {
     pub(crate) repetitions: usize,
     pub(crate) warm_up: Duration,
@@ -79,7 +80,9 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     if "start".contains(&only) {
         report.start(&steady::start(&stand)?);
     }
-    let file = stand.workspace.root.join("bench/results.md");
+    // Only a whole run is worth keeping; an excerpt must not take its place.
+    let is_whole = only.is_empty() && effort == FULL && profile == Profile::Release;
+    let file = if is_whole { stand.workspace.root.join("bench/results.md") } else { stand.scratch.join("results.md") };
     report.write(&file)?;
     println!("\n{}\nwritten to {}", report.text(), file.display());
     Ok(())

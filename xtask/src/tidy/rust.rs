@@ -7,6 +7,9 @@ const LINES_MAX: usize = 700;
 /// The one crate that may hold unsafe code: memory images and page tracking.
 const UNSAFE_HOME: &str = "host/sandbox/";
 
+/// Lints that tests switch off without a word.
+const FREE_IN_TESTS: [&str; 4] = ["clippy::unwrap_used", "clippy::expect_used", "clippy::print_stdout", "clippy::print_stderr"];
+
 /// No file longer than a person reads in one go.
 pub(super) fn lengths(tree: &Tree, findings: &mut Vec<Finding>) {
     for file in tree.with_extension(".rs") {
@@ -41,10 +44,9 @@ pub(super) fn allows(tree: &Tree, findings: &mut Vec<Finding>) {
                 let end = code[at..].find(")]").map_or(code.len(), |length| at + length);
                 let inside = &code[at + start.len()..end];
                 let number = code[..at].matches('\n').count();
-                let is_for_tests = inside.split(',').all(|lint| {
-                    ["clippy::unwrap_used", "clippy::expect_used", "clippy::print_stdout", "clippy::print_stderr"]
-                        .contains(&lint.trim())
-                });
+                let is_free =
+                    |lint: &str| FREE_IN_TESTS.contains(&lint) || (lint == "missing_docs" && file.path.contains("/tests/"));
+                let is_for_tests = inside.split(',').all(|lint| is_free(lint.trim()));
                 let has_comment = lines.get(number).is_some_and(|line| line.contains("//"))
                     || number > 0 && lines.get(number - 1).is_some_and(|line| line.trim_start().starts_with("// "));
                 if !is_for_tests && !has_comment && !has_word(inside, "reason") {
@@ -101,6 +103,7 @@ mod tests {
             ("b.rs", "#[allow(dead_code, reason = \"called by the guest\")]\nfn g() {}"),
             ("c.rs", "// The guest calls it.\n#[allow(dead_code)]\nfn g() {}"),
             ("d.rs", "#![allow(clippy::unwrap_used)]"),
+            ("x/tests/it/main.rs", "#![allow(clippy::unwrap_used, missing_docs)]"),
             ("e.rs", "#[expect(clippy::too_many_arguments)]\nfn h() {}"),
         ]);
         assert_eq!(places(&tree, allows), ["a.rs:2", "e.rs:1"]);
