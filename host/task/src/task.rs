@@ -150,7 +150,9 @@ impl Task {
                     }
                 }
                 .inspect(|_| {
-                    if let Head::Source(source) = &self.head {
+                    if let Head::Source(source) = &self.head
+                        && !self.run.finished
+                    {
                         self.stats.set_watermark(source.watermark());
                     }
                 })
