@@ -73,6 +73,7 @@ pub(crate) fn run(stand: &Stand, case: &Case, variant: Variant) -> Result<Sample
         Variant::Native => stand.native.as_deref().context("there is no native binary")?,
         _ => &stand.prepared.weir,
     };
+    process::wait_for_quiet(stand.effort.patience)?;
     let mut command = command(stand, weir, case.job, &settings);
     command.args(["--json", "--fresh"]);
     let running = Running::start(&mut command, &stand.scratch.join("weir.log"))?;

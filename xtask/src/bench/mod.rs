@@ -29,13 +29,26 @@ pub(crate) struct Effort {
     pub(crate) repetitions: usize,
     pub(crate) warm_up: Duration,
     pub(crate) window: Duration,
+    /// How long to wait for a quiet machine before each run.
+    pub(crate) patience: Duration,
     /// Checkpoints to look at for the distribution of pauses.
     pub(crate) checkpoints: usize,
 }
 
-const FULL: Effort =
-    Effort { repetitions: 3, warm_up: Duration::from_secs(8), window: Duration::from_secs(15), checkpoints: 100 };
-const QUICK: Effort = Effort { repetitions: 1, warm_up: Duration::from_secs(2), window: Duration::from_secs(4), checkpoints: 10 };
+const FULL: Effort = Effort {
+    repetitions: 3,
+    warm_up: Duration::from_secs(8),
+    window: Duration::from_secs(15),
+    patience: Duration::from_secs(60),
+    checkpoints: 100,
+};
+const QUICK: Effort = Effort {
+    repetitions: 1,
+    warm_up: Duration::from_secs(2),
+    window: Duration::from_secs(4),
+    patience: Duration::ZERO,
+    checkpoints: 10,
+};
 
 /// What every measurement needs.
 pub(crate) struct Stand {

@@ -2,9 +2,14 @@
 
 use anyhow::{Context, Result};
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// Linux gives times to user space in hundredths of a second, on every architecture.
 const TICKS_PER_S: f64 = 100.0;
+
+/// A machine is quiet when its processes use less than this many cores over this long.
+const QUIET_CORES: f64 = 0.35;
+const QUIET_LOOK: Duration = Duration::from_secs(2);
 
 /// CPU seconds, user and system, that all threads of a process have used.
 pub(crate) fn cpu_s(pid: u32) -> Result<f64> {
@@ -45,6 +50,19 @@ fn read(pid: u32, file: &str) -> Result<String> {
 pub(crate) fn machine_busy_s() -> Result<f64> {
     let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     busy_of_stat(&stat).context("/proc/stat has an unknown form")
+}
+
+/// Waits until the machine is quiet, as the peer's scripts do, but no longer than `patience`.
+pub(crate) fn wait_for_quiet(patience: Duration) -> Result<()> {
+    let started = Instant::now();
+    while started.elapsed() < patience {
+        let (before, since) = (machine_busy_s()?, Instant::now());
+        std::thread::sleep(QUIET_LOOK);
+        if (machine_busy_s()? - before) / since.elapsed().as_secs_f64() <= QUIET_CORES {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn busy_of_stat(stat: &str) -> Option<f64> {
