@@ -14,7 +14,7 @@ use weir_model::Timestamp;
 use crate::SettingError;
 use crate::settings::{self, Settings};
 
-pub(crate) use rfc3339::write_rfc3339;
+pub use rfc3339::write_rfc3339;
 
 /// How a time is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,7 +41,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Timestamp> {
 }
 
 /// Appends a time as `2000-10-10T20:55:36.123Z`. Years beyond four digits get a sign, as in ISO 8601.
-pub(crate) fn write_rfc3339(time: Timestamp, out: &mut Vec<u8>) {
+pub fn write_rfc3339(time: Timestamp, out: &mut Vec<u8>) {
     let of_day = time.rem_euclid(86_400_000);
     let (year, month, day) = date_of_day(time.div_euclid(86_400_000));
     match year {
