@@ -180,11 +180,29 @@ pub(crate) fn python(workspace: &Workspace) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
-    let made = shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder));
-    made.context("operators in Python are built in a virtual environment; on Debian install python3 and python3-venv")?;
+    ensure_venv()?;
+    shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     let mut pip = Command::new(folder.join("bin/python"));
     shell::run(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", COMPONENTIZE_PY]))?;
     Ok(tool)
+}
+
+/// Makes sure of Python with virtual environments; on Debian that is a package of its own.
+fn ensure_venv() -> Result<()> {
+    if shell::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
+        return Ok(());
+    }
+    let is_root = shell::read(Command::new("id").arg("-u"))?.trim() == "0";
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new(if is_root { "apt-get" } else { "sudo" });
+        if !is_root {
+            command.arg("apt-get");
+        }
+        shell::run(command.args(arguments))
+    };
+    let installed = apt(&["update", "-qq"])
+        .and_then(|()| apt(&["install", "-qq", "-y", "--no-install-recommends", "python3", "python3-venv"]));
+    installed.context("operators in Python are built in a virtual environment, which needs python3 and python3-venv")
 }
 
 #[cfg(test)]
