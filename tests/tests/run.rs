@@ -216,6 +216,22 @@ fn s40_damaged_checkpoints_are_named_and_an_older_one_gives_the_same_result() {
 }
 
 #[test]
+fn lines_may_come_from_a_pipe_and_go_to_one() {
+    let world = World::new();
+    let piped = job("").replace("connector = \"file\"\npath = \"in\"", "connector = \"stdin\"");
+    let piped =
+        piped.replace("connector = \"file\"\ninput = \"sums\"\npath = \"out\"", "connector = \"stdout\"\ninput = \"sums\"");
+    world.write("job.toml", piped);
+    let lines = world.write("lines", "{\"k\":\"a\",\"n\":1}\n{\"k\":\"a\",\"n\":2}\n");
+    let finished = world.finish(world.weir(["run", "job.toml"]).stdin(fs::File::open(lines).expect("the lines")));
+    assert!(finished.status.success(), "{}", finished.stderr);
+    let row: serde_json::Value = serde_json::from_str(finished.stdout.trim()).expect("one line of JSON");
+    assert_eq!((row["key"].as_str(), &row["value"]["count"]), (Some("a"), &serde_json::json!(2)));
+    assert!(finished.stderr.contains("cannot replay"), "what cannot be promised is said: {}", finished.stderr);
+    assert!(finished.stderr.contains("at-least-once"), "{}", finished.stderr);
+}
+
+#[test]
 fn a_second_process_on_the_same_job_is_refused_by_name() {
     let world = World::new();
     world.write("in/a.jsonl", lines(5, 10));

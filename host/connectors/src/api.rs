@@ -80,7 +80,7 @@ impl fmt::Display for Guarantee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Guarantee::ExactlyOnce => "exactly-once",
-            Guarantee::AtLeastOnce => "at-least-once",
+            Guarantee::AtLeastOnce => "at-least-once: rows are repeated after a restart",
             Guarantee::None => "no output",
         })
     }

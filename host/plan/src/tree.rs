@@ -160,7 +160,8 @@ impl Document {
             around = &entry.node;
         }
         // Connectors do not know the keys that all vertices share, so a slip in one of those is noticed here.
-        let meant = if node.entry(key).is_some() { nearest(key, common.iter().copied()) } else { None };
+        let is_foreign = node.entry(key).is_some() && !common.contains(&key);
+        let meant = if is_foreign { nearest(key, common.iter().copied()) } else { None };
         let hint = hint.filter(|hint| meant.is_none() || hint.contains("did you mean")).map(str::to_owned);
         let hint = hint.or_else(|| meant.map(|meant| format!("did you mean `{meant}`?")));
         Diagnostics(vec![Diagnostic {

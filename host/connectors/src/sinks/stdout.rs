@@ -32,7 +32,7 @@ impl SinkFactory for StdoutFactory {
     }
 
     fn describe(&self) -> String {
-        "writes to standard output at once (at-least-once: rows are repeated after a restart)".to_owned()
+        "writes to standard output at once".to_owned()
     }
 }
 

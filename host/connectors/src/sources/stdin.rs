@@ -62,7 +62,7 @@ impl SourceFactory for StdinFactory {
     }
 
     fn describe(&self) -> String {
-        "reads the lines of standard input (cannot replay: rows in flight at a crash are lost)".to_owned()
+        "reads the lines of standard input".to_owned()
     }
 }
 
