@@ -10,6 +10,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::BlobsRef;
 use crate::hash::FastHasher;
 
 /// The longest key kept in place.
@@ -17,6 +18,12 @@ const INLINE_MAX: usize = 15;
 
 /// The top byte of the second word where the key is kept elsewhere.
 const LONG: u64 = 0xFF << 56;
+
+/// From this size on a map does not stay in the processor's nearest cache.
+const WARM_BYTES_MIN: usize = 64 << 10;
+
+/// More keys than this would push each other out of the cache again.
+const WARM_KEYS_MAX: usize = 1_024;
 
 /// An owned key. Short ones: at most [`INLINE_MAX`] bytes, then zeros, then the length; equal keys are equal words.
 /// Long ones: their place among the long keys, then 56 bits of their hash under [`LONG`].
@@ -175,6 +182,17 @@ impl<V> KeyMap<V> {
         self.table.find(probe.hash(), |(key, _)| probe.is(*key, &self.long)).map(|(_, value)| value)
     }
 
+    /// Looks the keys of a batch up and forgets the answers: a large map waits for memory at each key, and here those waits
+    /// overlap, since nothing else is done between them. Does nothing for a small map or a large batch.
+    #[inline]
+    pub fn warm(&self, keys: BlobsRef<'_>) {
+        let bytes = self.table.capacity() * size_of::<(Key, V)>();
+        if bytes >= WARM_BYTES_MIN && keys.len() <= WARM_KEYS_MAX {
+            let found = keys.iter().filter(|key| self.get(key).is_some()).count();
+            std::hint::black_box(found);
+        }
+    }
+
     /// What is kept for `key`, to be changed.
     #[inline]
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
@@ -330,6 +348,22 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for KeyMap<V> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn warming_changes_nothing() {
+        let mut map = super::KeyMap::<u64>::default();
+        let mut keys = crate::Blobs::default();
+        for n in 0..10_000u64 {
+            *map.or_default(&n.to_le_bytes()) = n;
+            if n % 100 == 0 {
+                keys.push(&n.to_le_bytes());
+                keys.push(&(n + 1_000_000).to_le_bytes());
+            }
+        }
+        map.warm(keys.view());
+        assert_eq!(map.len(), 10_000);
+        assert_eq!(map.get(&77u64.to_le_bytes()), Some(&77));
+    }
     use std::collections::HashMap;
 
     /// Keys of all lengths around the bound, with zeros at their ends.

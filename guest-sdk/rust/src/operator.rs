@@ -30,6 +30,13 @@ pub trait Operator: Sized + 'static {
         Err(Error::fail("the operator implements neither process nor process_batch"))
     }
 
+    /// Sees a batch before its rows are processed one by one. The place to [`KeyMap::warm`](crate::KeyMap::warm) what they will ask
+    /// for; must not change what the operator does with them.
+    #[inline]
+    fn preview(&self, rows: BatchRef<'_>) {
+        let _ = rows;
+    }
+
     /// A whole batch of one input: override it where a loop over columns is faster than row by row. Set rows aside with
     /// [`Outputs::reject`].
     ///
@@ -37,6 +44,7 @@ pub trait Operator: Sized + 'static {
     /// Any error fails the job.
     #[inline]
     fn process_batch(&mut self, input: u32, rows: BatchRef<'_>, out: &mut Outputs) -> Result<(), Error> {
+        self.preview(rows);
         for row in rows.rows(input) {
             if let Err(error) = self.process(row, out) {
                 reject_or_fail(row, error, out)?;

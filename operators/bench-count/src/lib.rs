@@ -19,6 +19,11 @@ impl Operator for Count {
     }
 
     #[inline]
+    fn preview(&self, rows: BatchRef<'_>) {
+        self.seen.warm(rows.keys);
+    }
+
+    #[inline]
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let seen = self.seen.or_default(row.key);
         *seen += 1;

@@ -46,6 +46,10 @@ impl Operator for Ledger {
         Ok(Ledger { config, accounts: KeyMap::default() })
     }
 
+    fn preview(&self, rows: BatchRef<'_>) {
+        self.accounts.warm(rows.keys);
+    }
+
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let path = &self.config.field;
         let raw = path.find(row.value).or_reject("reading the value")?;
