@@ -25,7 +25,7 @@ pub(crate) fn choose(storage: &JobStorage, skip: &[u64], unusable: &mut Vec<Unus
         match checked {
             Ok(manifest) => return Ok(Some(manifest)),
             Err(error) if error.kind() == ErrorKind::Damaged => {
-                unusable.push(Unusable { manifest: id.0, reason: error.to_string() })
+                unusable.push(Unusable { manifest: id.0, reason: error.to_string() });
             }
             Err(error) => return Err(error.into()),
         }
@@ -77,14 +77,26 @@ fn has_state(state: &OperatorState) -> bool {
 fn check_operator(job: &PreparedJob, vertex: usize, state: &OperatorState, at: &str) -> Result<(), JobError> {
     let images = state.instances.values().any(|instance| !instance.chain.is_empty());
     let uid = &job.job.vertices[vertex].uid;
-    let VertexKind::Operator(spec) = &job.job.vertices[vertex].kind else {
-        if images {
-            return Err(JobError::Refused(format!(
-                "cannot resume from {at}: `{uid}` was an operator with state and now is none"
-            )));
-        }
-        return Ok(());
+    let kind = &job.job.vertices[vertex].kind;
+    let positions = state.subtasks.iter().any(|subtask| !subtask.splits.is_empty());
+    let committables = state.subtasks.iter().any(|subtask| !subtask.committables.is_empty());
+    let was = match kind {
+        VertexKind::Operator(_) | VertexKind::Sink(_) if positions => Some("a source"),
+        VertexKind::Source(_) | VertexKind::Sink(_) if images => Some("an operator"),
+        VertexKind::Source(_) | VertexKind::Operator(_) if committables => Some("a sink"),
+        _ => None,
     };
+    if let Some(was) = was {
+        let is = match kind {
+            VertexKind::Source(_) => "a source",
+            VertexKind::Operator(_) => "an operator",
+            VertexKind::Sink(_) => "a sink",
+        };
+        return Err(JobError::Refused(format!(
+            "cannot resume from {at}: `{uid}` was {was} and now is {is}, so its state would be lost; give the new one another id"
+        )));
+    }
+    let VertexKind::Operator(spec) = kind else { return Ok(()) };
     let (Some(prepared), Some(component)) = (job.components.get(&vertex), &state.component) else { return Ok(()) };
     if !images {
         return Ok(());
