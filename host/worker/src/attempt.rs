@@ -34,6 +34,14 @@ pub(crate) enum Ended {
     FailedForGood(String),
 }
 
+/// An execution that is over.
+pub(crate) struct Over {
+    pub(crate) ended: Ended,
+    pub(crate) progress: Box<Progress>,
+    /// Somebody had asked the job to stop.
+    pub(crate) stopping: bool,
+}
+
 /// One running execution.
 pub(crate) struct Execution<'a> {
     job: &'a PreparedJob,
@@ -52,6 +60,10 @@ pub(crate) struct Execution<'a> {
     committed: Vec<CheckpointId>,
     /// Set once the job ends with its last completed checkpoint.
     done: Option<CompletionKind>,
+    /// Somebody has asked the job to stop.
+    stopping: bool,
+    /// Why not all threads could be started.
+    not_started: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -82,19 +94,25 @@ impl<'a> Execution<'a> {
             tolerable_failures: settings.tolerable_failures,
             max_concurrent: 1,
         };
-        let tasks: Vec<_> = launch
-            .deployment
-            .tasks
-            .into_iter()
-            .map(|(task, handle)| {
-                let name = task.name().to_owned();
-                let thread =
-                    std::thread::Builder::new().name(name.clone()).spawn(move || task.run()).expect("the system starts a thread");
-                (handle, Some(thread), name)
-            })
-            .collect();
+        let count = launch.deployment.tasks.len();
+        let mut tasks = Vec::new();
+        let mut not_started = None;
+        for (task, handle) in launch.deployment.tasks {
+            let name = task.name().to_owned();
+            match std::thread::Builder::new().name(name.clone()).spawn(move || task.run()) {
+                Ok(thread) => tasks.push((handle, Some(thread), name)),
+                Err(error) => {
+                    not_started = Some(format!(
+                        "cannot start thread {} of {count}, for task {name}: {error}; lower the job's parallelism, or raise the \
+                         system's limit on threads (ulimit -u)",
+                        tasks.len() + 1
+                    ));
+                    break;
+                }
+            }
+        }
         Execution {
-            coordinator: Coordinator::new(config, launch.attempt, tasks.len(), launch.next_id, 0),
+            coordinator: Coordinator::new(config, launch.attempt, count, launch.next_id, 0),
             job: launch.job,
             topology: launch.topology,
             attempt: launch.attempt,
@@ -108,13 +126,18 @@ impl<'a> Execution<'a> {
             last_completed: CheckpointId(0),
             committed: vec![CheckpointId(0); launch.topology.tasks()],
             done: None,
+            stopping: false,
+            not_started,
         }
     }
 
     /// Runs until the job has finished, stopped or failed. All threads are gone when it returns.
-    pub(crate) fn drive(mut self, events: &Receiver<Message>, watch: &mut dyn FnMut(Notice)) -> (Ended, Progress) {
+    pub(crate) fn drive(mut self, events: &Receiver<Message>, watch: &mut dyn FnMut(Notice)) -> Over {
         let mut progress_at = Instant::now() + PROGRESS_INTERVAL;
         let ended = loop {
+            if let Some(reason) = self.not_started.take() {
+                break Ended::FailedForGood(reason);
+            }
             let deadline = self.coordinator.deadline_ms().map(|ms| self.started + Duration::from_millis(ms));
             let next = deadline.map_or(progress_at, |deadline| deadline.min(progress_at));
             let ended = match events.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -134,9 +157,10 @@ impl<'a> Execution<'a> {
                 break ended;
             }
         };
-        let progress = self.meters.read(self.counts);
+        let progress = Box::new(self.meters.read(self.counts));
+        let stopping = self.stopping;
         self.end(&ended);
-        (ended, progress)
+        Over { ended, progress, stopping }
     }
 
     fn now_ms(&self) -> u64 {
@@ -175,7 +199,9 @@ impl<'a> Execution<'a> {
                 Told::ManifestWritten(checkpoint)
             }
             Event::ManifestFailed { checkpoint, reason } => Told::ManifestFailed { checkpoint, reason },
+            Event::Fenced { reason } => return Some(Ended::FailedForGood(reason)),
             Event::Stop => {
+                self.stopping = true;
                 watch(Notice::Stopping);
                 Told::RequestStop
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use weir_checkpoint::align::Mode;
-use weir_connectors::{Sink, SinkContext, WatermarkGenerator};
+use weir_connectors::{ConnectorError, Sink, SinkContext, WatermarkGenerator};
 use weir_model::{Attempt, CheckpointId, InstanceId, KeyGroupRange, OperatorUid, TaskId, WATERMARK_START};
 use weir_plan::{CheckpointMode, Exchange, OnError, OperatorSpec, Port, SourceSpec, VertexKind};
 use weir_sandbox::{InstanceLimits, OperatorContext, SandboxError, Template};
@@ -28,6 +28,8 @@ pub(crate) enum DeployError {
     Damaged(String),
     /// Something outside does not work now.
     Failed(String),
+    /// It will not work before a person has changed something.
+    ForGood(String),
 }
 
 impl DeployError {
@@ -43,14 +45,16 @@ impl DeployError {
         if matches!(error, SandboxError::Image(_)) { DeployError::Damaged(reason) } else { DeployError::Failed(reason) }
     }
 
-    fn other(error: impl std::fmt::Display) -> DeployError {
-        DeployError::Failed(error.to_string())
+    fn connector(of: &str, error: &ConnectorError) -> DeployError {
+        let reason = format!("{of}: {error}");
+        if error.is_permanent() { DeployError::ForGood(reason) } else { DeployError::Failed(reason) }
     }
 }
 
 impl From<TaskError> for DeployError {
     fn from(error: TaskError) -> DeployError {
-        DeployError::other(error)
+        let reason = error.to_string();
+        if error.is_permanent() { DeployError::ForGood(reason) } else { DeployError::Failed(reason) }
     }
 }
 
@@ -59,6 +63,12 @@ impl From<TaskError> for DeployError {
 pub(crate) struct TemplateCache {
     templates: BTreeMap<String, (Template, Option<Segment>)>,
 }
+
+/// Sinks by vertex and subtask.
+type Sinks = BTreeMap<(usize, u32), Box<dyn Sink>>;
+
+/// Restored instances, by vertex and subtask.
+pub(crate) type Images = BTreeMap<(usize, u32), Vec<RestoredInstance>>;
 
 /// Tasks that are built and not started, with their counts.
 pub(crate) struct Deployment {
@@ -186,8 +196,27 @@ impl Deployer<'_> {
         instances.filter(|(id, _)| owned(*id)).collect()
     }
 
+    /// Reads all images of the checkpoint and restores their instances. Whatever of the checkpoint is damaged shows here,
+    /// before anything is committed that an older checkpoint would write again.
+    pub(crate) fn images(&self, cache: &TemplateCache) -> Result<Images, DeployError> {
+        let mut images = Images::new();
+        for (chain, subtask) in self.subtasks() {
+            for &vertex in &self.topology.chains[chain].vertices {
+                if let Some((template, _)) = cache.templates.get(&self.job.job.vertices[vertex].uid) {
+                    images.insert((vertex, subtask), self.restored(vertex, subtask, template)?);
+                }
+            }
+        }
+        Ok(images)
+    }
+
     /// Builds all tasks. Sinks commit what the checkpoint holds for them before any task exists.
-    pub(crate) fn build(&self, cache: &TemplateCache, persister: &Persister) -> Result<Deployment, DeployError> {
+    pub(crate) fn build(
+        &self,
+        cache: &TemplateCache,
+        mut images: Images,
+        persister: &Persister,
+    ) -> Result<Deployment, DeployError> {
         let mut sinks = self.sinks()?;
         let vertices = &self.job.job.vertices;
         let vertex_stats: Vec<Vec<Arc<VertexStats>>> =
@@ -204,14 +233,16 @@ impl Deployer<'_> {
                     (self.source(members[0], subtask, spec, &head_stats[members[0]][subtask as usize])?, &members[1..])
                 }
                 _ => {
-                    let watermarks =
-                        self.subtask_state(members[0], subtask).map_or_else(Vec::new, |state| state.watermarks.clone());
-                    (HeadSpec::Gate { gate, inputs, watermarks }, &members[..])
+                    // Not those of the checkpoint: its channels may have come from other tasks, and sources say theirs again
+                    // before anything else. Instances know what they were told.
+                    (HeadSpec::Gate { gate, inputs, watermarks: Vec::new() }, &members[..])
                 }
             };
             let mut nodes = Vec::new();
             for &vertex in rest {
-                nodes.push(self.node(vertex, subtask, cache, &mut sinks, &deployment.vertex_stats[vertex][subtask as usize])?);
+                let restored = images.remove(&(vertex, subtask)).unwrap_or_default();
+                let stats = &deployment.vertex_stats[vertex][subtask as usize];
+                nodes.push(self.node(vertex, subtask, cache, restored, &mut sinks, stats));
             }
             let names: Vec<&str> = members.iter().map(|&vertex| vertices[vertex].uid.as_str()).collect();
             let stats = Arc::new(TaskStats::default());
@@ -253,7 +284,7 @@ impl Deployer<'_> {
         let described = &self.job.job.vertices[vertex];
         let source = self.job.sources[&vertex]
             .create(subtask, described.parallelism)
-            .map_err(|error| DeployError::Failed(format!("{}: {error}", described.uid)))?;
+            .map_err(|error| DeployError::connector(&described.uid, &error))?;
         let idle_after = spec.watermark.idle_after.map(|time| time.as_millis() as u64);
         let restore = self.state(&described.uid).map(|state| {
             // Positions of all subtasks: after a change of parallelism a split may have moved.
@@ -275,11 +306,11 @@ impl Deployer<'_> {
     }
 
     /// All sinks, with earlier leftovers removed and everything of the checkpoint committed.
-    fn sinks(&self) -> Result<BTreeMap<(usize, u32), Box<dyn Sink>>, DeployError> {
+    fn sinks(&self) -> Result<Sinks, DeployError> {
         let mut sinks = BTreeMap::new();
         for (&vertex, factory) in &self.job.sinks {
             let described = &self.job.job.vertices[vertex];
-            let failed = |error| DeployError::Failed(format!("sink {}: {error}", described.uid));
+            let failed = |error| DeployError::connector(&format!("sink {}", described.uid), &error);
             let mut held: Vec<_> = self
                 .state(&described.uid)
                 .into_iter()
@@ -313,9 +344,10 @@ impl Deployer<'_> {
         vertex: usize,
         subtask: u32,
         cache: &TemplateCache,
-        sinks: &mut BTreeMap<(usize, u32), Box<dyn Sink>>,
+        restored: Vec<RestoredInstance>,
+        sinks: &mut Sinks,
         stats: &Arc<VertexStats>,
-    ) -> Result<NodeSpec, DeployError> {
+    ) -> NodeSpec {
         let job = &self.job.job;
         let described = &job.vertices[vertex];
         let targets = |port| self.topology.targets(job, vertex, port);
@@ -326,12 +358,9 @@ impl Deployer<'_> {
                 (NodeWork::Sink(sink), OnReject::Fail, Vec::new())
             }
             VertexKind::Operator(spec) => {
-                let (factory, restored) = match self.job.options.native.get(&described.uid) {
-                    Some(native) => (native.clone(), Vec::new()),
-                    None => {
-                        let template = &cache.templates[&described.uid].0;
-                        (Arc::new(template.clone()) as Arc<dyn InstanceFactory>, self.restored(vertex, subtask, template)?)
-                    }
+                let factory = match self.job.options.native.get(&described.uid) {
+                    Some(native) => native.clone(),
+                    None => Arc::new(cache.templates[&described.uid].0.clone()) as Arc<dyn InstanceFactory>,
                 };
                 let work = NodeWork::Operator { factory, instances: self.instances(vertex, subtask), restored };
                 let on_reject = match spec.on_error {
@@ -341,7 +370,7 @@ impl Deployer<'_> {
                 (work, on_reject, (0..spec.outputs.len() as u32).map(|port| targets(Port::Output(port))).collect())
             }
         };
-        Ok(NodeSpec {
+        NodeSpec {
             uid: described.uid.as_str().into(),
             component: self.job.components.get(&vertex).map_or_else(String::new, |prepared| prepared.name.clone()),
             work,
@@ -349,7 +378,7 @@ impl Deployer<'_> {
             outputs,
             dead_letters: targets(Port::DeadLetter),
             stats: stats.clone(),
-        })
+        }
     }
 
     fn instances(&self, vertex: usize, subtask: u32) -> Instances {

@@ -23,6 +23,8 @@ pub(crate) enum Event {
     ManifestWritten(Box<Manifest>),
     /// A manifest could not be written.
     ManifestFailed { checkpoint: CheckpointId, reason: String },
+    /// A newer attempt of the job runs elsewhere: this one must end.
+    Fenced { reason: String },
     /// Somebody wants the job to stop with a last checkpoint.
     Stop,
 }

@@ -19,6 +19,9 @@ mod restore;
 mod run;
 mod topology;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::JobError;
 pub use events::{Notice, StopHandle};
 pub use options::{Components, Options, ResolvedComponent};

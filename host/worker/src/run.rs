@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use weir_checkpoint::restart::{Decision, Restarts, Strategy};
 use weir_model::CheckpointId;
 use weir_plan::RestartSettings;
-use weir_storage::{JobInfo, JobStorage, Manifest, ManifestKind};
+use weir_storage::{ErrorKind, JobInfo, JobStorage, Manifest, ManifestKind};
 
 use crate::JobError;
-use crate::attempt::{Ended, Execution, Launch, wall_ms};
+use crate::attempt::{Ended, Execution, Launch, Over, wall_ms};
 use crate::deploy::{DeployError, Deployer, Deployment, TemplateCache};
 use crate::events::{Event, Message, Notice, StopHandle};
 use crate::host::Metrics;
@@ -52,7 +52,7 @@ pub struct RunningJob {
 
 /// How an execution came to an end, or did not begin.
 enum Executed {
-    Ended(Ended, Box<Progress>),
+    Over(Over),
     AlreadyFinished {
         checkpoint: CheckpointId,
         at_ms: u64,
@@ -64,11 +64,14 @@ enum Executed {
     },
     /// It could not begin.
     Failed(String),
+    /// It could not begin, and will not before a person has changed something.
+    FailedForGood(String),
 }
 
 impl RunningJob {
     /// A job that was checked.
     pub fn new(job: PreparedJob) -> RunningJob {
+        #[allow(clippy::disallowed_methods, reason = "tasks and persisters must not wait; they say a few words per checkpoint")]
         let (events, inbox) = channel();
         let topology = Topology::new(&job.job);
         RunningJob { job, topology, events, inbox, metrics: Arc::default(), templates: TemplateCache::default() }
@@ -96,41 +99,61 @@ impl RunningJob {
     ///
     /// # Errors
     /// If the job may not start, or has failed for good.
-    pub fn run(mut self, watch: &mut dyn FnMut(Notice)) -> Result<Outcome, JobError> {
+    pub fn run(self, watch: &mut dyn FnMut(Notice)) -> Result<Outcome, JobError> {
         let storage = RunningJob::storage(&self.job)?;
+        self.run_in(&storage, watch)
+    }
+
+    pub(crate) fn run_in(mut self, storage: &JobStorage, watch: &mut dyn FnMut(Notice)) -> Result<Outcome, JobError> {
         let _lock = storage.lock()?;
-        self.claim(&storage)?;
+        self.claim(storage)?;
         let clock = Instant::now();
         let mut restarts = Restarts::new(strategy(&self.job.job.restart));
         let mut damaged = Vec::new();
-        let mut has_run = false;
+        // Counts of the last execution; none before the first.
+        let mut last: Option<Box<Progress>> = None;
         loop {
-            let reason = match self.execute(&storage, &damaged, !has_run, watch)? {
-                Executed::Ended(Ended::Finished, progress) => return Ok(Outcome::Finished(progress)),
-                Executed::Ended(Ended::Stopped, progress) => return Ok(Outcome::Stopped(Some(progress))),
-                Executed::AlreadyFinished { checkpoint, at_ms } => return Ok(Outcome::AlreadyFinished { checkpoint, at_ms }),
+            let executed = match self.execute(storage, &damaged, last.is_none(), watch) {
+                // The storage was there when the job began: it will be there again.
+                Err(JobError::Storage(error)) if last.is_some() && error.kind() == ErrorKind::Retry => {
+                    Executed::Failed(error.to_string())
+                }
+                executed => executed?,
+            };
+            let reason = match executed {
+                Executed::Over(Over { ended: Ended::Finished, progress, .. }) => return Ok(Outcome::Finished(progress)),
+                Executed::Over(Over { ended: Ended::Stopped, progress, .. }) => return Ok(Outcome::Stopped(Some(progress))),
+                Executed::Over(Over { ended: Ended::Failed(reason), stopping: true, .. }) => {
+                    let why =
+                        "it had been asked to stop, so it was not restarted; the same command goes on from the last checkpoint";
+                    return Err(JobError::Failed { reason, why_not_restarted: why.to_owned() });
+                }
+                Executed::Over(Over { ended: Ended::Failed(reason), progress, .. }) => {
+                    last = Some(progress);
+                    reason
+                }
+                Executed::AlreadyFinished { checkpoint, at_ms } => {
+                    // After a failure: all had been processed, and only the last commit was missing.
+                    return Ok(last.map_or(Outcome::AlreadyFinished { checkpoint, at_ms }, Outcome::Finished));
+                }
                 Executed::Damaged { checkpoint, reason } => {
                     watch(Notice::FellBack { checkpoint: CheckpointId(checkpoint), reason });
                     damaged.push(checkpoint);
                     continue;
                 }
                 // What cannot even begin needs a person, not another try.
-                Executed::Failed(reason) if !has_run => {
+                Executed::Failed(reason) | Executed::FailedForGood(reason) if last.is_none() => {
                     return Err(JobError::Failed {
                         reason,
                         why_not_restarted: "it had not begun to run, so it was not restarted".to_owned(),
                     });
                 }
-                Executed::Ended(Ended::FailedForGood(reason), _) => {
+                Executed::Over(Over { ended: Ended::FailedForGood(reason), .. }) | Executed::FailedForGood(reason) => {
                     let why_not_restarted = "it would meet the same again, so it was not restarted; once that is mended, the same command goes on \
                                              from the last checkpoint";
                     return Err(JobError::Failed { reason, why_not_restarted: why_not_restarted.to_owned() });
                 }
                 Executed::Failed(reason) => reason,
-                Executed::Ended(Ended::Failed(reason), _) => {
-                    has_run = true;
-                    reason
-                }
             };
             let now_ms = clock.elapsed().as_millis() as u64;
             match restarts.failed(now_ms, RandomState::new().build_hasher().finish()) {
@@ -175,9 +198,8 @@ impl RunningJob {
         watch: &mut dyn FnMut(Notice),
     ) -> Result<Executed, JobError> {
         let attempt = storage.new_attempt()?;
-        if first {
-            storage.sweep(attempt)?;
-        }
+        // No task and no persister of an older attempt runs any more.
+        storage.sweep(attempt)?;
         let mut unusable = Vec::new();
         let chosen = choose(storage, damaged, &mut unusable);
         let unreadable: Vec<u64> = unusable.iter().map(|found| found.manifest).collect();
@@ -214,6 +236,14 @@ impl RunningJob {
             Ok(new) => new,
             Err(error) => return Ok(failed(error, manifest.as_ref())),
         };
+        let images = match deployer.images(&self.templates) {
+            Ok(images) => images,
+            Err(error) => return Ok(failed(error, manifest.as_ref())),
+        };
+        // From here on output follows the older checkpoint, so nobody may go back to these.
+        for id in damaged.iter().chain(&unreadable) {
+            storage.remove_manifest(CheckpointId(*id))?;
+        }
         let persister = Persister::start(Start {
             storage: storage.clone(),
             attempt,
@@ -222,24 +252,19 @@ impl RunningJob {
             restored: deployer.stored_instances(),
             templates: stored_templates(manifest.as_ref()),
         });
-        let deployment = match deployer.build(&self.templates, &persister) {
+        let deployment = match deployer.build(&self.templates, images, &persister) {
             Ok(deployment) => deployment,
             Err(error) => {
                 persister.cancel();
                 return Ok(failed(error, manifest.as_ref()));
             }
         };
-        // From here on output follows the older checkpoint, so nobody may go back to these.
-        for id in damaged.iter().chain(&unreadable) {
-            storage.remove_manifest(CheckpointId(*id))?;
-        }
         new_templates.into_iter().for_each(|(uid, template)| persister.ask(Item::Template(uid, template)));
         watch(Notice::Started { attempt, from: manifest.as_ref().map(Manifest::id) });
         let Deployment { vertex_stats, task_stats, .. } = &deployment;
         let meters = Meters::new(attempt, &self.job.job, vertex_stats, task_stats.clone(), self.metrics.clone());
         let launch = Launch { job: &self.job, topology: &self.topology, attempt, persister, deployment, next_id, meters };
-        let (ended, progress) = Execution::launch(launch).drive(&self.inbox, watch);
-        Ok(Executed::Ended(ended, Box::new(progress)))
+        Ok(Executed::Over(Execution::launch(launch).drive(&self.inbox, watch)))
     }
 
     /// Waits before a restart. Returns whether somebody asked the job to stop meanwhile.
@@ -259,6 +284,7 @@ fn failed(error: DeployError, manifest: Option<&Manifest>) -> Executed {
     match (error, manifest) {
         (DeployError::Damaged(reason), Some(manifest)) => Executed::Damaged { checkpoint: manifest.checkpoint, reason },
         (DeployError::Damaged(reason) | DeployError::Failed(reason), _) => Executed::Failed(reason),
+        (DeployError::ForGood(reason), _) => Executed::FailedForGood(reason),
     }
 }
 

@@ -106,6 +106,10 @@ impl Persister {
         let mut queues = Vec::new();
         let mut threads = Vec::new();
         for (index, restored) in restored.into_iter().enumerate() {
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "tasks must not wait; what may wait here is one snapshot of each, see is_congested"
+            )]
             let (sender, receiver) = channel();
             let shared = shared.clone();
             let work = move || thread::Thread::new(shared, restored).run(&receiver);

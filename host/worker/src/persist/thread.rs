@@ -18,7 +18,7 @@ use crate::events::Event;
 
 /// A store that is down is asked again this often, before the checkpoint counts as failed.
 const ATTEMPTS_MAX: u32 = 4;
-const RETRY_DELAY: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 250 });
 
 /// Number of the task in the name of a file that holds a template; counts down from here.
 const TEMPLATE_TASK_MAX: u32 = u32::MAX;
@@ -33,7 +33,10 @@ struct OfTask {
 pub(super) struct Thread {
     shared: Arc<Shared>,
     tasks: BTreeMap<TaskId, OfTask>,
+    /// Templates stored so far, or tried.
     templates: u32,
+    /// Templates that could not be stored yet. No manifest is written without them.
+    unstored: Vec<(OperatorUid, Template)>,
 }
 
 impl Thread {
@@ -42,7 +45,7 @@ impl Thread {
             let state = OfTask { stored: instances.into_iter().collect(), ..OfTask::default() };
             (task, state)
         });
-        Thread { tasks: tasks.collect(), shared, templates: 0 }
+        Thread { tasks: tasks.collect(), shared, templates: 0, unstored: Vec::new() }
     }
 
     /// Works until nobody can ask any more.
@@ -61,7 +64,7 @@ impl Thread {
                     let stored = self.tasks.values_mut().flat_map(|task| task.stored.values_mut());
                     stored.for_each(|instance| instance.complete(checkpoint));
                 }
-                Item::Template(uid, template) => self.template(uid, &template),
+                Item::Template(uid, template) => self.template(uid, template),
                 Item::Manifest(manifest) => self.manifest(*manifest),
                 Item::Retain(keep) => {
                     if let Err(error) = self.shared.storage.retain(keep) {
@@ -169,44 +172,50 @@ impl Thread {
         self.shared.tell(event);
     }
 
-    fn template(&mut self, uid: OperatorUid, template: &Template) {
+    fn template(&mut self, uid: OperatorUid, template: Template) {
+        if let Err(error) = self.store_template(&uid, &template) {
+            tracing::warn!(%uid, %error, "the operator's template could not be stored; the next checkpoint tries again");
+            self.unstored.push((uid, template));
+        }
+    }
+
+    fn store_template(&mut self, uid: &OperatorUid, template: &Template) -> Result<(), StorageError> {
         let task = TaskId(TEMPLATE_TASK_MAX - self.templates);
         self.templates += 1;
         let image = template.encode();
-        let store = || -> Result<Segment, StorageError> {
+        let segment = again(|| {
             let mut writer = self.shared.storage.writer(self.shared.attempt, self.shared.template_id, task);
             let segment = writer.append(&image)?;
             writer.finish()?;
             Ok(segment)
-        };
-        match again(store) {
-            Ok(segment) => {
-                let mut templates = self.shared.templates.lock().expect("no thread panics while it holds this lock");
-                templates.insert(uid, segment);
-            }
-            Err(error) => {
-                tracing::warn!(%uid, %error, "the operator's template could not be stored; checkpoints fail until it is")
-            }
-        }
+        })?;
+        self.shared.templates.lock().expect("no thread panics while it holds this lock").insert(uid.clone(), segment);
+        Ok(())
     }
 
     fn manifest(&mut self, mut manifest: Manifest) {
         let checkpoint = manifest.id();
-        let result = (|| {
-            let templates = self.shared.templates.lock().expect("no thread panics while it holds this lock").clone();
-            for (uid, operator) in manifest.operators.iter_mut().filter(|(_, operator)| operator.component.is_some()) {
-                let Some(segment) = templates.get(uid.as_str()) else {
-                    return Err(format!("the template of operator {uid} is not stored"));
-                };
-                operator.template = Some(segment.clone());
-            }
-            again(|| self.shared.storage.put_manifest(&manifest)).map_err(|error| error.to_string())
-        })();
-        let event = match result {
+        let event = match self.put(&mut manifest) {
             Ok(()) => Event::ManifestWritten(Box::new(manifest)),
-            Err(reason) => Event::ManifestFailed { checkpoint, reason },
+            Err(error) if error.kind() == ErrorKind::Fenced => Event::Fenced { reason: error.to_string() },
+            Err(error) => Event::ManifestFailed { checkpoint, reason: error.to_string() },
         };
         self.shared.tell(event);
+    }
+
+    fn put(&mut self, manifest: &mut Manifest) -> Result<(), StorageError> {
+        while let Some((uid, template)) = self.unstored.pop() {
+            if let Err(error) = self.store_template(&uid, &template) {
+                self.unstored.push((uid, template));
+                return Err(error);
+            }
+        }
+        let templates = self.shared.templates.lock().expect("no thread panics while it holds this lock").clone();
+        for (uid, operator) in manifest.operators.iter_mut().filter(|(_, operator)| operator.component.is_some()) {
+            operator.template = templates.get(uid.as_str()).cloned();
+            debug_assert!(operator.template.is_some(), "the template of operator {uid} was handed over before its first barrier");
+        }
+        again(|| self.shared.storage.put_manifest(manifest))
     }
 }
 

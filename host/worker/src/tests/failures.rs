@@ -1,0 +1,250 @@
+//! What a job lives through: failing sources, a store that is down or full, damaged checkpoints, a second process.
+
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use weir_storage::JobStorage;
+
+use super::store::{EIO, ENOSPC, Fault};
+use super::world::{JOB, NUMBERS, World};
+use crate::{JobError, Notice, Outcome};
+
+#[test]
+fn a_job_that_fails_again_and_again_in_the_middle_ends_exactly() {
+    let world = World::new();
+    let mut completed = 0;
+    let mut restarts = Vec::new();
+    world.source.hold(NUMBERS / 2);
+    let outcome = world.run(JOB, |notice, _| match notice {
+        Notice::Completed { .. } => {
+            completed += 1;
+            match completed {
+                2 | 4 | 5 => world.source.fail_once(),
+                7 => world.source.go_on(),
+                9 => world.source.fail_once(),
+                _ => {}
+            }
+        }
+        Notice::Restarting { reason, .. } => restarts.push(reason.clone()),
+        _ => {}
+    });
+    assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+    assert!(restarts.len() >= 3, "{restarts:?}");
+    assert!(restarts[0].contains("numbers: cannot read numbers: told to fail"), "{restarts:?}");
+    world.assert_exact();
+}
+
+#[test]
+fn s33_a_job_whose_checkpoints_fail_too_often_in_a_row_fails_over() {
+    let world = World::new();
+    world.source.hold(NUMBERS / 2);
+    let mut failed_in_row = 0;
+    let mut restarts = Vec::new();
+    let job = JOB.replace("\"5ms\"", "\"5ms\"\ntolerable_failures = 2");
+    let outcome = world.run(&job, |notice, _| match notice {
+        Notice::Completed { .. } if restarts.is_empty() && world.source.is_holding() => world.store.set(Fault::Manifests(EIO)),
+        Notice::Completed { .. } if !restarts.is_empty() => world.source.go_on(),
+        Notice::Completed { .. } => failed_in_row = 0,
+        Notice::CheckpointFailed { .. } => failed_in_row += 1,
+        Notice::Restarting { reason, .. } => {
+            assert_eq!(failed_in_row, 3, "two in a row are tolerated");
+            restarts.push(reason.clone());
+            world.store.set(Fault::None);
+        }
+        _ => {}
+    });
+    assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+    assert_eq!(restarts.len(), 1);
+    assert!(restarts[0].contains("test:store"), "it says where: {restarts:?}");
+    world.assert_exact();
+}
+
+#[test]
+fn s40_a_full_disk_fails_checkpoints_by_name_and_loses_nothing() {
+    for fault in [Fault::Files(ENOSPC), Fault::Manifests(ENOSPC), Fault::Down(EIO)] {
+        let world = World::new();
+        world.source.hold(NUMBERS / 2);
+        let mut failed = Vec::new();
+        let job = JOB.replace("\"5ms\"", "\"5ms\"\ntolerable_failures = 100000");
+        let outcome = world.run(&job, |notice, _| match notice {
+            Notice::Completed { .. } if failed.is_empty() => {
+                world.store.set(fault);
+                // A checkpoint without new state writes no file.
+                world.source.hold(world.source.given() + 10);
+            }
+            Notice::Completed { .. } => world.source.go_on(),
+            Notice::CheckpointFailed { reason, .. } => {
+                failed.push(reason.clone());
+                if failed.len() == 5 {
+                    world.store.set(Fault::None);
+                }
+            }
+            Notice::Restarting { reason, .. } => panic!("the job waits, it does not fail: {reason}"),
+            _ => {}
+        });
+        assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+        let named = if fault == Fault::Down(EIO) { "is not available" } else { "the storage is full" };
+        assert!(failed[0].contains(named) && failed[0].contains("test:store"), "{failed:?}");
+        world.assert_exact();
+    }
+}
+
+#[test]
+fn s40_a_job_that_fails_while_the_storage_is_down_waits_for_it() {
+    let world = World::new();
+    world.source.hold(NUMBERS / 2);
+    let mut restarts = Vec::new();
+    let outcome = world.run(JOB, |notice, _| match notice {
+        Notice::Completed { .. } if restarts.is_empty() && world.source.is_holding() => {
+            world.store.set(Fault::Down(EIO));
+            world.source.fail_once();
+        }
+        Notice::Restarting { reason, .. } => {
+            restarts.push(reason.clone());
+            if restarts.len() == 5 {
+                world.store.set(Fault::None);
+                world.source.go_on();
+            }
+        }
+        _ => {}
+    });
+    assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+    assert!(restarts[0].contains("told to fail"), "{restarts:?}");
+    assert!(restarts[1..].iter().all(|reason| reason.contains("the storage is not available")), "{restarts:?}");
+    world.assert_exact();
+}
+
+#[test]
+fn s40_templates_that_could_not_be_stored_at_the_start_are_stored_later() {
+    let world = World::new();
+    world.source.hold(NUMBERS / 2);
+    world.store.set(Fault::Files(ENOSPC));
+    let mut failed = 0;
+    let job = JOB.replace("\"5ms\"", "\"5ms\"\ntolerable_failures = 100000");
+    let outcome = world.run(&job, |notice, _| match notice {
+        Notice::CheckpointFailed { .. } => {
+            failed += 1;
+            world.store.set(Fault::None);
+        }
+        Notice::Completed { .. } => world.source.go_on(),
+        Notice::Restarting { reason, .. } => panic!("{reason}"),
+        _ => {}
+    });
+    assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+    assert!(failed > 0);
+    world.assert_exact();
+}
+
+#[test]
+fn s41_a_job_that_another_process_has_taken_over_ends_and_takes_nothing_back() {
+    let world = World::new();
+    world.source.hold(NUMBERS / 2);
+    let mut other = None;
+    let outcome = world.run(JOB, |notice, _| {
+        if matches!(notice, Notice::Completed { .. }) && other.is_none() {
+            other = Some(world.storage().new_attempt().unwrap());
+        }
+    });
+    let Err(JobError::Failed { reason, .. }) = outcome else { panic!("{outcome:?}") };
+    let other = other.unwrap();
+    assert!(reason.contains(&format!("attempt {other} has taken over")), "{reason}");
+    world.source.go_on();
+    world.run(JOB, |_, _| {}).unwrap();
+    world.assert_exact();
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// Changes a byte of every file that only the newest checkpoint has written. What it needs is there, but not whole.
+fn damage_newest(world: &World, storage: &JobStorage) {
+    let newest = storage.manifest(storage.checkpoints().unwrap()[0]).unwrap();
+    assert!(!newest.files.is_empty(), "the newest checkpoint has images of its own");
+    for file in &newest.files {
+        let path = Path::from(format!("numbers/files/{}", file.name));
+        wait(async {
+            let mut bytes = world.store.inner().get(&path).await.unwrap().bytes().await.unwrap().to_vec();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            world.store.inner().put(&path, bytes.into()).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn s40_a_damaged_checkpoint_is_left_for_an_older_one_and_nothing_of_it_is_committed() {
+    let world = World::new();
+    world.source.hold(NUMBERS / 2);
+    let mut completed = 0;
+    // The last checkpoint is complete, but not all of its output committed.
+    let once = JOB.replace("fixed\"\ndelay = \"1ms\"\nattempts = 200", "none\"");
+    let outcome = world.run(&once, |notice, _| {
+        completed += u32::from(matches!(notice, Notice::Completed { .. }));
+        if completed >= 3 && world.source.is_holding() {
+            world.output.fail_commits(u32::MAX);
+            world.source.hold(NUMBERS * 3 / 4);
+        }
+    });
+    assert!(outcome.is_err(), "{outcome:?}");
+    world.output.fail_commits(0);
+    world.source.go_on();
+    damage_newest(&world, &world.storage());
+    let mut fell_back = Vec::new();
+    let outcome = world.run(JOB, |notice, _| {
+        if let Notice::FellBack { reason, .. } = notice {
+            fell_back.push(reason.clone());
+        }
+    });
+    assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+    assert_eq!(fell_back.len(), 1);
+    assert!(fell_back[0].contains("is damaged"), "{fell_back:?}");
+    world.assert_exact();
+}
+
+#[test]
+fn s40_output_of_a_damaged_checkpoint_that_was_committed_is_taken_back() {
+    let world = World::new();
+    world.output.allow_retract();
+    world.stop_half_way(JOB);
+    world.source.hold(world.source.given() + 1_000);
+    world
+        .run(JOB, |notice, stop| {
+            if matches!(notice, Notice::Completed { .. }) && world.source.is_holding() {
+                stop.stop();
+            }
+        })
+        .unwrap();
+    world.source.go_on();
+    let storage = world.storage();
+    // All that was written since half way: the checkpoints after it need it.
+    for _ in 0..storage.checkpoints().unwrap().len() - 1 {
+        let newest = storage.manifest(storage.checkpoints().unwrap()[0]).unwrap();
+        if newest.files.is_empty() {
+            storage.remove_manifest(newest.id()).unwrap();
+        }
+    }
+    damage_newest(&world, &storage);
+    let mut fell_back = 0;
+    let outcome = world.run(JOB, |notice, _| fell_back += u32::from(matches!(notice, Notice::FellBack { .. })));
+    assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+    assert!(fell_back > 0);
+    world.assert_exact();
+}
+
+#[test]
+fn files_of_failed_executions_are_removed_when_the_next_one_starts() {
+    let world = World::new();
+    world.source.hold(NUMBERS / 2);
+    let job = JOB.replace("\"5ms\"", "\"off\"");
+    let mut restarts = 0;
+    let outcome = world.run(&job, |notice, _| match notice {
+        Notice::Started { .. } if restarts < 20 => world.source.fail_once(),
+        Notice::Started { .. } => world.source.go_on(),
+        Notice::Restarting { .. } => restarts += 1,
+        _ => {}
+    });
+    assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+    let list = world.store.inner().list(Some(&Path::from("numbers/files")));
+    let files = wait(futures::StreamExt::count(list));
+    assert!(files <= 8, "{files} files after {restarts} restarts without a checkpoint");
+}

@@ -1,0 +1,10 @@
+//! Whole jobs in this process: a real component, real tasks, persisters and restarts; the source, the sink and the object
+//! store are made for the tests and fail when told to.
+#![allow(clippy::unwrap_used)]
+
+mod ends;
+mod failures;
+mod persister;
+mod refusals;
+mod store;
+mod world;

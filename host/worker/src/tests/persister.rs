@@ -1,0 +1,163 @@
+//! The persister alone, handed real captures: what it stores, what it says, and what an abort leaves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use weir_model::{Attempt, Batch, CheckpointId, InstanceId, TaskId, WATERMARK_START};
+use weir_sandbox::{Component, InstanceLimits, OperatorContext, Sandbox, SandboxOptions, Template};
+use weir_storage::{JobStorage, Segment};
+use weir_task::{Outlet, SnapshotPart, TaskState};
+
+use super::store::{ENOSPC, Fault, Store};
+use crate::events::{Event, Message};
+use crate::host::OperatorHost;
+use crate::persist::{Acknowledgement, Item, Persister, Start};
+
+const TASK: TaskId = TaskId(3);
+
+struct Bench {
+    store: Store,
+    storage: JobStorage,
+    template: Template,
+    instance: weir_sandbox::Instance,
+    persister: Persister,
+    outlet: Box<dyn Outlet>,
+    events: Receiver<Message>,
+}
+
+fn template(component: &Component) -> Template {
+    let host = OperatorHost { job: "numbers".into(), uid: "count".into(), metrics: Arc::default() };
+    let context = OperatorContext {
+        job: "numbers".to_owned(),
+        operator: "count".to_owned(),
+        component: "count".to_owned(),
+        config: "{}".to_owned(),
+    };
+    component.template(&context, &InstanceLimits::default(), Arc::new(host)).unwrap()
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let store = Store::new();
+        let storage = JobStorage::with_store(Arc::new(store.clone()), "test:store", "numbers").unwrap();
+        let attempt = storage.new_attempt().unwrap();
+        let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
+        let template = template(&sandbox.take_in(&wat::parse_str(include_str!("count.wat")).unwrap()).unwrap());
+        #[allow(clippy::disallowed_methods, reason = "as in a job")]
+        let (sender, events) = channel();
+        let persister = Persister::start(Start {
+            storage: storage.clone(),
+            attempt,
+            events: sender,
+            first_id: CheckpointId(1),
+            restored: BTreeMap::new(),
+            templates: Arc::default(),
+        });
+        let instance = template.instantiate().unwrap();
+        Bench { store, storage, template, instance, outlet: persister.outlet(), persister, events }
+    }
+
+    fn count(&mut self, rows: usize) {
+        let mut batch = Batch::default();
+        (0..rows).for_each(|_| batch.push(0, b"", b""));
+        self.instance.process(0, batch.view(), &mut Vec::new()).unwrap();
+    }
+
+    /// Hands a whole snapshot over, with a capture of the instance.
+    fn snapshot(&mut self, checkpoint: u64) -> Event {
+        let checkpoint = CheckpointId(checkpoint);
+        let capture = Some(self.instance.capture(checkpoint).unwrap());
+        let (uid, instance) = ("count".into(), InstanceId::Subtask(0));
+        self.outlet.snapshot(TASK, SnapshotPart::Begin { checkpoint, state: TaskState::default(), prepare: Vec::new() });
+        let part = SnapshotPart::Instance { checkpoint, uid, instance, capture, watermark: WATERMARK_START, finished: false };
+        self.outlet.snapshot(TASK, part);
+        self.outlet.snapshot(TASK, SnapshotPart::End { checkpoint });
+        let Message { attempt, event } = self.events.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(attempt, Some(Attempt(1)));
+        event
+    }
+
+    fn acknowledged(&mut self, checkpoint: u64) -> Box<Acknowledgement> {
+        match self.snapshot(checkpoint) {
+            Event::Acknowledged(acknowledgement) => acknowledgement,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn complete(&mut self, checkpoint: u64) {
+        self.persister.completed(CheckpointId(checkpoint));
+        self.instance.checkpoint_completed(CheckpointId(checkpoint));
+    }
+
+    /// What an instance restored from a chain has counted.
+    fn restored(&self, chain: &[Segment]) -> u64 {
+        let images: Vec<_> = chain.iter().map(|segment| self.storage.read(segment).unwrap()).collect();
+        let images: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
+        let mut emitted = Vec::new();
+        self.template.restore(&images).unwrap().finish(&mut emitted).unwrap();
+        std::str::from_utf8(emitted[0].rows.values.get(0)).unwrap().parse().unwrap()
+    }
+}
+
+fn chain(acknowledgement: &Acknowledgement) -> &[Segment] {
+    &acknowledgement.instances[0].1.chain
+}
+
+#[test]
+fn a_chain_grows_with_each_completed_checkpoint_and_is_merged_before_it_is_long() {
+    let mut bench = Bench::new();
+    let mut longest = 0;
+    for checkpoint in 1..=60 {
+        bench.count(2);
+        let acknowledgement = bench.acknowledged(checkpoint);
+        assert_eq!(bench.restored(chain(&acknowledgement)), 2 * checkpoint);
+        longest = longest.max(chain(&acknowledgement).len());
+        bench.complete(checkpoint);
+    }
+    assert!((2..=weir_model::limits::IMAGE_CHAIN_MAX * 2).contains(&longest), "{longest}");
+}
+
+#[test]
+fn s51_after_an_abort_the_next_snapshot_follows_the_last_completed_one_and_misses_nothing() {
+    let mut bench = Bench::new();
+    bench.count(1);
+    let first = bench.acknowledged(1);
+    bench.complete(1);
+    bench.count(10);
+    let aborted = bench.acknowledged(2);
+    bench.outlet.snapshot(TASK, SnapshotPart::Abandon { checkpoint: CheckpointId(2) });
+    bench.count(100);
+    let third = bench.acknowledged(3);
+    assert_eq!(chain(&third)[..1], *chain(&first));
+    assert_eq!(chain(&third).len(), 2, "nothing of the aborted one");
+    assert_eq!(bench.restored(chain(&third)), 111);
+    // s34: the files of the dead one are its own.
+    bench.persister.ask(Item::Remove(vec![aborted.file.unwrap().name]));
+    bench.complete(3);
+    bench.count(1_000);
+    let fourth = bench.acknowledged(4);
+    assert_eq!(bench.restored(chain(&fourth)), 1_111);
+}
+
+#[test]
+fn s40_a_snapshot_that_cannot_be_written_says_why_and_the_next_one_is_whole() {
+    let mut bench = Bench::new();
+    bench.count(1);
+    bench.acknowledged(1);
+    bench.complete(1);
+    bench.count(10);
+    bench.store.set(Fault::Files(ENOSPC));
+    match bench.snapshot(2) {
+        Event::PersistFailed { task, checkpoint, reason } => {
+            assert_eq!((task, checkpoint), (TASK, CheckpointId(2)));
+            assert!(reason.contains("the storage is full") && reason.contains("test:store"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    bench.store.set(Fault::None);
+    bench.count(100);
+    let third = bench.acknowledged(3);
+    assert_eq!(bench.restored(chain(&third)), 111);
+}

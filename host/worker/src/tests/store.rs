@@ -1,0 +1,107 @@
+//! An object store in memory that fails while it is told to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::*;
+use parking_lot::Mutex;
+
+/// What fails, with which error of the operating system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fault {
+    None,
+    /// Writing to the folder `files`.
+    Files(i32),
+    /// Writing to the folder `manifests`.
+    Manifests(i32),
+    /// Everything.
+    Down(i32),
+}
+
+pub(super) const EIO: i32 = 5;
+pub(super) const ENOSPC: i32 = 28;
+
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    inner: Arc<InMemory>,
+    fault: Arc<Mutex<Fault>>,
+}
+
+impl Store {
+    pub(super) fn new() -> Store {
+        Store { inner: Arc::new(InMemory::new()), fault: Arc::new(Mutex::new(Fault::None)) }
+    }
+
+    pub(super) fn set(&self, fault: Fault) {
+        *self.fault.lock() = fault;
+    }
+
+    /// The store without faults.
+    pub(super) fn inner(&self) -> &InMemory {
+        &self.inner
+    }
+
+    fn admit(&self, location: Option<&Path>, writes: bool) -> Result<()> {
+        let within = |folder| writes && location.is_some_and(|path| path.parts().any(|part| part.as_ref() == folder));
+        let code = match *self.fault.lock() {
+            Fault::Down(code) => Some(code),
+            Fault::Files(code) if within("files") => Some(code),
+            Fault::Manifests(code) if within("manifests") => Some(code),
+            _ => None,
+        };
+        let error = |code| Error::Generic { store: "test", source: Box::new(std::io::Error::from_raw_os_error(code)) };
+        code.map_or(Ok(()), |code| Err(error(code)))
+    }
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("test store")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Store {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        self.admit(Some(location), true)?;
+        self.inner.put_opts(location, payload, opts).await
+    }
+
+    async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        self.admit(Some(location), true)?;
+        self.inner.put_multipart_opts(location, opts).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.admit(Some(location), false)?;
+        self.inner.get_opts(location, options).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let this = self.clone();
+        let admitted = locations.map(move |location| location.and_then(|path| this.admit(Some(&path), false).map(|()| path)));
+        self.inner.delete_stream(admitted.boxed())
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        match self.admit(prefix, false) {
+            Ok(()) => self.inner.list(prefix),
+            Err(error) => futures::stream::iter([Err(error)]).boxed(),
+        }
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.admit(prefix, false)?;
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.admit(Some(to), true)?;
+        self.inner.copy_opts(from, to, options).await
+    }
+}

@@ -1,0 +1,348 @@
+//! A job that counts numbers, and everything around it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use weir_connectors::{ConnectorError, Guarantee, Polled, Prepared, Sink, SinkContext, SinkFactory, Source, SourceFactory};
+use weir_model::{Batch, BatchRef, CheckpointId};
+use weir_plan::{ComponentRef, VertexKind};
+use weir_sandbox::{Sandbox, SandboxOptions};
+use weir_storage::JobStorage;
+
+use super::store::Store;
+use crate::{Components, JobError, Notice, Options, Outcome, PreparedJob, ResolvedComponent, RunningJob, StopHandle, prepare};
+
+/// How many numbers a job counts.
+pub(super) const NUMBERS: u64 = 6_000;
+
+/// The job file; tests change it with `replace`.
+pub(super) const JOB: &str = r#"
+[job]
+name = "numbers"
+parallelism = 2
+key_groups = 8
+
+[job.checkpoint]
+interval = "5ms"
+
+[job.restart]
+strategy = "fixed"
+delay = "1ms"
+attempts = 200
+
+[[source]]
+id = "numbers"
+connector = "generator"
+
+[[operator]]
+id = "count"
+component = { path = "count" }
+input = { from = "numbers", exchange = "hash" }
+
+[[sink]]
+id = "out"
+connector = "blackhole"
+input = "count"
+"#;
+
+/// What a job leaves behind, and what goes wrong on its way.
+pub(super) struct World {
+    pub(super) store: Store,
+    pub(super) source: Numbers,
+    pub(super) output: Output,
+}
+
+impl World {
+    pub(super) fn new() -> World {
+        World { store: Store::new(), source: Numbers::default(), output: Output::default() }
+    }
+
+    pub(super) fn storage(&self) -> JobStorage {
+        JobStorage::with_store(Arc::new(self.store.clone()), "test:store", "numbers").unwrap()
+    }
+
+    pub(super) fn prepare(&self, job: &str, change: impl FnOnce(&mut Options)) -> PreparedJob {
+        let job = weir_plan::load("job.toml", job, &[], &|_| None).unwrap();
+        let mut options = Options {
+            data_dir: "data".into(),
+            job_dir: "/".into(),
+            origin: "job.toml".to_owned(),
+            fresh: false,
+            allow_dropped_state: false,
+            sandbox: Sandbox::new(SandboxOptions::default()).unwrap(),
+            components: Arc::new(Counters),
+            native: BTreeMap::new(),
+        };
+        change(&mut options);
+        let mut job = prepare(job, options).unwrap();
+        for (index, vertex) in job.job.vertices.iter().enumerate() {
+            match vertex.kind {
+                VertexKind::Source(_) => drop(job.sources.insert(index, Box::new(self.source.clone()))),
+                VertexKind::Sink(_) => drop(job.sinks.insert(index, Box::new(self.output.clone()))),
+                VertexKind::Operator(_) => {}
+            }
+        }
+        job
+    }
+
+    /// Runs a job to its end. `watch` also gets a way to stop it.
+    pub(super) fn run(&self, job: &str, watch: impl FnMut(&Notice, &StopHandle)) -> Result<Outcome, JobError> {
+        self.run_prepared(self.prepare(job, |_| {}), watch)
+    }
+
+    pub(super) fn run_prepared(
+        &self,
+        job: PreparedJob,
+        mut watch: impl FnMut(&Notice, &StopHandle),
+    ) -> Result<Outcome, JobError> {
+        let job = RunningJob::new(job);
+        let stop = job.stop_handle();
+        let started = std::time::Instant::now();
+        job.run_in(&self.storage(), &mut |notice| {
+            // Progress is told all the time.
+            assert!(started.elapsed() < Duration::from_secs(60), "the job hangs; it says {notice:?}");
+            watch(&notice, &stop);
+        })
+    }
+
+    /// Runs the job until a checkpoint holds half of the numbers, then stops it.
+    pub(super) fn stop_half_way(&self, job: &str) {
+        self.source.hold(NUMBERS / 2);
+        let mut completed = 0;
+        let outcome = self.run(job, |notice, stop| {
+            completed += u32::from(matches!(notice, Notice::Completed { .. }));
+            if completed >= 3 && self.source.is_holding() {
+                stop.stop();
+            }
+        });
+        assert!(matches!(outcome, Ok(Outcome::Stopped(_))), "{outcome:?}");
+        self.source.go_on();
+    }
+
+    /// All numbers were written once, and the operator's instances have counted them once.
+    pub(super) fn assert_exact(&self) {
+        let rows = self.output.rows();
+        let (counts, numbers): (Vec<_>, Vec<_>) = rows.iter().partition(|value| value.len() == 20);
+        let mut numbers: Vec<u64> = numbers.iter().map(|value| value.parse().unwrap()).collect();
+        numbers.sort_unstable();
+        assert!(numbers == (0..NUMBERS).collect::<Vec<_>>(), "{} numbers, of {NUMBERS}", numbers.len());
+        assert_eq!(counts.iter().map(|value| value.parse::<u64>().unwrap()).sum::<u64>(), NUMBERS);
+    }
+}
+
+/// `count`, and `count2`, which does the same with another digest.
+struct Counters;
+
+impl Components for Counters {
+    fn resolve(&self, component: &ComponentRef) -> Result<ResolvedComponent, String> {
+        let text = include_str!("count.wat");
+        let text = match component.to_string().as_str() {
+            "count2" => text.replace("(memory (export \"memory\") 64)", "(memory (export \"memory\") 65)"),
+            _ => text.to_owned(),
+        };
+        Ok(ResolvedComponent { bytes: wat::parse_str(text).unwrap(), name: component.to_string() })
+    }
+}
+
+/// Numbers from 0 on in four splits.
+#[derive(Clone, Default)]
+pub(super) struct Numbers {
+    shared: Arc<Faults>,
+    splits: BTreeMap<u64, u64>,
+}
+
+#[derive(Default)]
+struct Faults {
+    /// Numbers given in all executions.
+    given: AtomicU64,
+    /// No more than these are given; 0: all.
+    hold: AtomicU64,
+    holding: AtomicBool,
+    /// The next polls that fail.
+    failures: AtomicU32,
+}
+
+const SPLITS: u64 = 4;
+
+impl Numbers {
+    pub(super) fn hold(&self, at: u64) {
+        self.shared.hold.store(at, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_holding(&self) -> bool {
+        self.shared.holding.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn go_on(&self) {
+        self.hold(0);
+        self.shared.holding.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn fail_once(&self) {
+        self.shared.failures.store(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn given(&self) -> u64 {
+        self.shared.given.load(Ordering::SeqCst)
+    }
+}
+
+impl SourceFactory for Numbers {
+    fn create(&self, index: u32, parallelism: u32) -> Result<Box<dyn Source>, ConnectorError> {
+        let mine = |split: &u64| split % u64::from(parallelism) == u64::from(index);
+        let splits = (0..SPLITS).filter(mine).map(|split| (split, 0)).collect();
+        Ok(Box::new(Numbers { shared: self.shared.clone(), splits }))
+    }
+
+    fn is_replayable(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> String {
+        "numbers".to_owned()
+    }
+}
+
+impl Source for Numbers {
+    fn restore(&mut self, splits: &BTreeMap<String, Value>) -> Result<(), ConnectorError> {
+        for (split, next) in &mut self.splits {
+            *next = splits.get(&split.to_string()).map_or(0, |position| position.as_u64().unwrap());
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, rows: &mut Batch, _: usize, _: usize) -> Result<Polled, ConnectorError> {
+        let take = |failures: u32| failures.checked_sub(1);
+        if self.shared.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+            return Err(broken("read"));
+        }
+        let hold = self.shared.hold.load(Ordering::SeqCst);
+        if hold > 0 && self.given() >= hold {
+            self.shared.holding.store(true, Ordering::SeqCst);
+            return Ok(Polled::Idle { retry_in: Duration::from_millis(1) });
+        }
+        let Some((split, next)) = self.splits.iter_mut().find(|(split, next)| **next * SPLITS + **split < NUMBERS) else {
+            return Ok(Polled::Ended);
+        };
+        for _ in 0..10 {
+            let number = *next * SPLITS + split;
+            if number < NUMBERS {
+                rows.push(number as i64, format!("{}", number % 100).as_bytes(), format!("{number}").as_bytes());
+                *next += 1;
+            }
+        }
+        self.shared.given.fetch_add(rows.len() as u64, Ordering::SeqCst);
+        Ok(Polled::Rows)
+    }
+
+    fn position(&mut self) -> BTreeMap<String, Value> {
+        self.splits.iter().map(|(split, next)| (split.to_string(), json!(next))).collect()
+    }
+}
+
+/// An error that may not come again.
+pub(super) fn broken(action: &'static str) -> ConnectorError {
+    ConnectorError::Io { action, path: "numbers".into(), source: std::io::Error::other("told to fail"), hint: None }
+}
+
+/// A sink whose rows count once they are committed.
+#[derive(Clone, Default)]
+pub(super) struct Output {
+    files: Arc<Mutex<Files>>,
+    context: Option<SinkContext>,
+    current: Vec<String>,
+}
+
+#[derive(Default)]
+struct Files {
+    pending: BTreeMap<String, Vec<String>>,
+    committed: BTreeMap<String, Vec<String>>,
+    commit_failures: u32,
+    /// Says that what was committed can be taken back.
+    retracts: bool,
+}
+
+impl Output {
+    pub(super) fn rows(&self) -> Vec<String> {
+        self.files.lock().committed.values().flatten().cloned().collect()
+    }
+
+    /// The next commits fail.
+    pub(super) fn fail_commits(&self, count: u32) {
+        self.files.lock().commit_failures = count;
+    }
+
+    pub(super) fn allow_retract(&self) {
+        self.files.lock().retracts = true;
+    }
+}
+
+impl SinkFactory for Output {
+    fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
+        Ok(Box::new(Output { files: self.files.clone(), context: Some(context.clone()), current: Vec::new() }))
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::ExactlyOnce
+    }
+
+    fn describe(&self) -> String {
+        "memory".to_owned()
+    }
+}
+
+impl Sink for Output {
+    fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
+        self.current.extend(rows.rows().map(|(_, _, value)| String::from_utf8(value.to_vec()).unwrap()));
+        Ok(())
+    }
+
+    fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Prepared, ConnectorError> {
+        let (files, rows) = (self.files.clone(), std::mem::take(&mut self.current));
+        let SinkContext { attempt, index, uid, .. } = self.context.as_ref().unwrap();
+        let name = format!("{:08}-{uid}-{attempt}-{index}", checkpoint.0);
+        Ok(Box::new(move || {
+            if rows.is_empty() {
+                return Ok(None);
+            }
+            files.lock().pending.insert(name.clone(), rows);
+            Ok(Some(json!(name)))
+        }))
+    }
+
+    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
+        let mut files = self.files.lock();
+        if files.commit_failures > 0 {
+            files.commit_failures -= 1;
+            return Err(broken("commit"));
+        }
+        let name = committable.as_str().unwrap();
+        match files.pending.remove(name) {
+            Some(rows) => drop(files.committed.insert(name.to_owned(), rows)),
+            None => assert!(files.committed.contains_key(name), "{name} is neither pending nor committed"),
+        }
+        Ok(())
+    }
+
+    fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
+        let keep: BTreeSet<&str> = keep.iter().map(|value| value.as_str().unwrap()).collect();
+        let index = self.context.as_ref().unwrap().index;
+        if index == 0 {
+            self.files.lock().pending.retain(|name, _| keep.contains(name.as_str()));
+        }
+        Ok(())
+    }
+
+    fn retract(&mut self, checkpoint: CheckpointId) -> Result<u64, ConnectorError> {
+        let mut files = self.files.lock();
+        let before = files.committed.len();
+        if files.retracts {
+            files.committed.retain(|name, _| name[..8].parse::<u64>().unwrap() <= checkpoint.0);
+        }
+        Ok((before - files.committed.len()) as u64)
+    }
+}
