@@ -3,10 +3,10 @@
 //! Units come last in names. Sizes are in bytes, times in milliseconds.
 
 /// Rows a frame holds at most.
-pub const FRAME_ROWS_MAX: usize = 16_384;
+pub const FRAME_ROWS_MAX: usize = 32_768;
 
 /// Bytes of keys and values a frame holds before it is closed. A frame may exceed this by its last row.
-pub const FRAME_BYTES_TARGET: usize = 1 << 20;
+pub const FRAME_BYTES_TARGET: usize = 2 << 20;
 
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -18,7 +18,7 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 pub const CHANNEL_FRAMES_MAX: usize = 8;
 
 /// Bytes one channel holds before its sender waits. The frame that crosses the bound is still taken.
-pub const CHANNEL_BYTES_MAX: usize = 4 << 20;
+pub const CHANNEL_BYTES_MAX: usize = 8 << 20;
 
 /// Default number of key groups, which bounds a keyed operator's parallelism.
 pub const KEY_GROUPS_DEFAULT: u16 = 128;
