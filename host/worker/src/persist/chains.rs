@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use weir_model::{CheckpointId, limits};
 use weir_storage::Segment;
 
-/// Deltas beyond which a chain is merged even if others were merged in the same checkpoint.
-const CHAIN_HARD_MAX: usize = limits::IMAGE_CHAIN_MAX + limits::IMAGE_CHAIN_MAX / 2;
+/// Deltas beyond which a chain is merged even if this checkpoint has merged its share.
+const CHAIN_HARD_MAX: usize = 4 * limits::IMAGE_CHAIN_MAX;
 
 /// Deltas from which a chain that has outgrown its base is merged.
 const CHAIN_OUTGROWN_MIN: usize = limits::IMAGE_CHAIN_MAX / 2;
@@ -125,6 +125,6 @@ mod tests {
     #[test]
     fn merging_is_put_off_but_not_for_ever() {
         assert_eq!(instance(1_000, &[10; 15]).plan(false), Plan::Append);
-        assert_eq!(instance(1_000, &[10; CHAIN_HARD_MAX - 1]).plan(false), Plan::Merge(1));
+        assert_eq!(instance(1_000, &[5; CHAIN_HARD_MAX - 1]).plan(false), Plan::Merge(1));
     }
 }

@@ -42,14 +42,13 @@ pub(crate) struct Open {
     pub(crate) instances: Vec<(InstanceKey, InstanceState)>,
     pub(crate) captured_bytes: u64,
     pub(crate) merged_bytes: u64,
-    pub(crate) merges: usize,
     /// Why it cannot be completed.
     pub(crate) failure: Option<String>,
 }
 
 impl Open {
     pub(crate) fn new(state: TaskState) -> Open {
-        Open { state, writer: None, instances: Vec::new(), captured_bytes: 0, merged_bytes: 0, merges: 0, failure: None }
+        Open { state, writer: None, instances: Vec::new(), captured_bytes: 0, merged_bytes: 0, failure: None }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use weir_model::{CheckpointId, OperatorUid, TaskId, limits};
+use weir_model::{CheckpointId, OperatorUid, TaskId};
 use weir_sandbox::{Capture, Template};
 use weir_storage::{ErrorKind, InstanceState, JobStorage, Manifest, Segment, StorageError};
 use weir_task::{Prepare, SnapshotPart, TaskState};
@@ -19,6 +19,9 @@ use crate::events::Event;
 /// A store that is down is asked again this often, before the checkpoint counts as failed.
 const ATTEMPTS_MAX: u32 = 4;
 const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 250 });
+
+/// What a checkpoint may always merge.
+const MERGED_BYTES_MIN: u64 = 4 << 20;
 
 /// Number of the task in the name of a file that holds a template; counts down from here.
 const TEMPLATE_TASK_MAX: u32 = u32::MAX;
@@ -123,13 +126,12 @@ impl Thread {
     ) {
         let Some(state) = self.tasks.get_mut(&task) else { return };
         let Some(open) = state.open.get_mut(&checkpoint).filter(|open| open.failure.is_none()) else { return };
-        let instances = state.stored.len();
         let stored = state.stored.entry(key.clone()).or_default();
         let chain = match capture {
             None => stored.chain().to_vec(),
             Some(capture) => {
                 open.captured_bytes += capture.raw_bytes() as u64;
-                match store(&self.shared, open, stored, (task, checkpoint), &capture, instances) {
+                match store(&self.shared, open, stored, (task, checkpoint), &capture) {
                     Ok(chain) => chain,
                     Err(reason) => {
                         open.failure = Some(format!("{} of operator {}: {reason}", key.id, key.uid));
@@ -212,8 +214,10 @@ impl Thread {
         }
         let templates = self.shared.templates.lock().expect("no thread panics while it holds this lock").clone();
         for (uid, operator) in manifest.operators.iter_mut().filter(|(_, operator)| operator.component.is_some()) {
-            operator.template = templates.get(uid.as_str()).cloned();
-            debug_assert!(operator.template.is_some(), "the template of operator {uid} was handed over before its first barrier");
+            let Some(segment) = templates.get(uid.as_str()) else {
+                return Err(StorageError::Misuse(format!("a manifest without the template of operator {uid}")));
+            };
+            operator.template = Some(segment.clone());
         }
         again(|| self.shared.storage.put_manifest(manifest))
     }
@@ -226,15 +230,14 @@ fn store(
     stored: &mut StoredInstance,
     (task, checkpoint): (TaskId, CheckpointId),
     capture: &Capture,
-    instances: usize,
 ) -> Result<Vec<Segment>, String> {
     let mut image = capture.encode();
     let mut kept = stored.chain().len();
-    let share = instances.div_ceil(limits::IMAGE_CHAIN_MAX / 2).max(1);
-    if let Plan::Merge(from) = stored.plan(open.merges < share) {
+    // A checkpoint merges about as much as it captured, so that merging never costs more than what it is for.
+    let may_merge = open.merged_bytes < open.captured_bytes.max(MERGED_BYTES_MIN);
+    if let Plan::Merge(from) = stored.plan(may_merge) {
         image = merged(&shared.storage, &stored.chain()[from..], &image)?;
         kept = from;
-        open.merges += 1;
         open.merged_bytes += image.len() as u64;
     }
     let writer = open.writer.get_or_insert_with(|| shared.storage.writer(shared.attempt, checkpoint, task));

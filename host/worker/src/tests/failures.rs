@@ -132,6 +132,10 @@ fn s40_templates_that_could_not_be_stored_at_the_start_are_stored_later() {
     assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
     assert!(failed > 0);
     world.assert_exact();
+    let storage = world.storage();
+    let manifest = storage.manifest(storage.checkpoints().unwrap()[0]).unwrap();
+    let template = manifest.operators["count"].template.as_ref().unwrap();
+    assert!(!storage.read(template).unwrap().is_empty());
 }
 
 #[test]
