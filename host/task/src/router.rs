@@ -199,9 +199,10 @@ mod tests {
 
         let (mut targets, senders) = gates(2);
         let mut rebalance = Router::rebalance(senders, 1);
-        rebalance.push(&mut batch(0..5_000));
-        rebalance.push(&mut batch(5_000..10_000));
+        let many = DIRECT_ROWS_MIN as i64;
+        rebalance.push(&mut batch(0..many));
+        rebalance.push(&mut batch(many..2 * many));
         let parts = received(&mut targets);
-        assert_eq!((parts[0].len(), parts[1][0]), (5_000, 0), "starts at the second, then in turn");
+        assert_eq!((parts[0].len(), parts[1][0]), (many as usize, 0), "starts at the second, then in turn");
     }
 }

@@ -194,7 +194,7 @@ fn s13_a_source_that_waits_for_room_hears_at_once() {
     let mut behind = Place::new();
     let signal: std::sync::Arc<weir_task::Signal> = Default::default();
     let output = behind.channel_of(&signal, 0, Limits { frames_max: 1, bytes_max: 1 << 20 });
-    let big = |n| Step::Rows(vec![row(n, "", &"x".repeat(300_000))]);
+    let big = |n| Step::Rows(vec![row(n, "", &"x".repeat(BIG))]);
     let steps = Steps::of((0..100).map(big));
     let head = steps.head(vec![Target::Router(0)], None);
     let mut task = Running::start(0, &log, signal, head, Vec::new(), vec![Router::forward(output)]);
@@ -216,13 +216,16 @@ fn drain_to_marker(gate: &mut weir_task::Gate) -> usize {
     rows_in(&frames[..marker]).len()
 }
 
-/// A keyed operator of 64 instances, each of which says 300 kB when it is told `frame`; there is room downstream for one.
+/// A row of this size is a frame of its own.
+const BIG: usize = weir_model::limits::FRAME_BYTES_TARGET / 4;
+
+/// A keyed operator of 64 instances, each of which says a frame when it is told `frame`; there is room downstream for one.
 fn loud(log: &Log, input: u32, frame: Frame) -> (Operators, Place, weir_task::Sender, Running) {
     let mut operators = Operators::new(|_, rows, emitted| {
-        emitted.push(Emitted { port: 0, rows: batch(&[row(rows[0].0, "", &"x".repeat(300_000))]) });
+        emitted.push(Emitted { port: 0, rows: batch(&[row(rows[0].0, "", &"x".repeat(BIG))]) });
         Ok(Vec::new())
     });
-    operators.timer_bytes = 300_000;
+    operators.timer_bytes = BIG;
     let (mut place, mut behind) = (Place::new(), Place::new());
     let mut sender = place.channel(&Default::default(), input);
     let output = behind.channel_of(&place.signal, 0, Limits { frames_max: 1, bytes_max: 1 << 20 });

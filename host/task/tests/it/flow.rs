@@ -133,7 +133,7 @@ fn s25_rows_larger_than_a_frame_and_than_a_channel_pass_intact() {
     let (log, memory) = (Log::default(), Memory::default());
     let (signal, mut place): (Arc<Signal>, _) = (Arc::default(), Place::new());
     let sender = place.channel_of(&signal, 0, Limits { frames_max: 2, bytes_max: 1 << 20 });
-    let value = |n: usize| format!("{n}:").repeat(1 << (15 + n));
+    let value = |n: usize| format!("{n}:").repeat((weir_model::limits::FRAME_BYTES_TARGET >> 5) << n);
     let rows: Vec<Row> = (0..6).map(|n| row(n as i64, "k", &value(n))).collect();
     assert!(rows[5].2.len() > weir_model::limits::FRAME_BYTES_TARGET);
     let steps = Steps::of([Step::Rows(rows.clone()), Step::Rows(rows.clone()), Step::End]);
