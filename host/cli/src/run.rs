@@ -71,7 +71,7 @@ pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::
     let file = job_file::load(&args.file, global)?;
     let options = options(args, &file, global, native)?;
     let tracking = options.sandbox.tracking().to_string();
-    let prepared = prepare(file.job, options).map_err(explained)?;
+    let prepared = prepare(file.job, options).map_err(|error| explained(&error))?;
     let mut view = View::new(global, prepared.job());
     view.begin(&prepared, &tracking);
     let running = RunningJob::new(prepared);
@@ -87,7 +87,7 @@ pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::
     let outcome = running.run(&mut |notice| view.notice(&notice));
     signals.close();
     view.end();
-    match outcome.map_err(explained)? {
+    match outcome.map_err(|error| explained(&error))? {
         Outcome::Finished(progress) => {
             view.summary("finished", Some(&progress))?;
             Ok(ExitCode::SUCCESS)
@@ -147,8 +147,8 @@ fn listen(stop: StopHandle, interrupted: Arc<AtomicBool>, global: &Global) -> an
 }
 
 /// An error of a job with its number and exit code.
-fn explained(error: JobError) -> anyhow::Error {
-    let (number, exit) = match &error {
+fn explained(error: &JobError) -> anyhow::Error {
+    let (number, exit) = match error {
         JobError::JobFile(problems) => return problems.clone().into(),
         JobError::Storage(_) => ("E0031", Exit::Failed),
         JobError::Refused(_) => ("E0032", Exit::Refused),

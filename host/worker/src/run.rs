@@ -240,10 +240,6 @@ impl RunningJob {
             Ok(images) => images,
             Err(error) => return Ok(failed(error, manifest.as_ref())),
         };
-        // From here on output follows the older checkpoint, so nobody may go back to these.
-        for id in damaged.iter().chain(&unreadable) {
-            storage.remove_manifest(CheckpointId(*id))?;
-        }
         let persister = Persister::start(Start {
             storage: storage.clone(),
             attempt,
@@ -259,6 +255,11 @@ impl RunningJob {
                 return Ok(failed(error, manifest.as_ref()));
             }
         };
+        // From here on output follows the older checkpoint, so nobody may go back to these. Not earlier: whoever comes after a
+        // crash must still see that output has to be taken back.
+        for id in damaged.iter().chain(&unreadable) {
+            storage.remove_manifest(CheckpointId(*id))?;
+        }
         new_templates.into_iter().for_each(|(uid, template)| persister.ask(Item::Template(uid, template)));
         watch(Notice::Started { attempt, from: manifest.as_ref().map(Manifest::id) });
         let Deployment { vertex_stats, task_stats, .. } = &deployment;

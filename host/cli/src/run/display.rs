@@ -61,7 +61,7 @@ impl Display {
             // The next status line has it.
             Notice::Completed { .. } => {}
             Notice::CheckpointFailed { checkpoint, reason } => {
-                self.say(&format!("warning: checkpoint {checkpoint} failed: {reason}"))
+                self.say(&format!("warning: checkpoint {checkpoint} failed: {reason}"));
             }
             Notice::Restarting { reason, delay } => {
                 self.say(&format!("warning: {reason}; restarting from the last checkpoint in {delay:.1?}"));

@@ -44,7 +44,7 @@ impl Lines {
                 self.line("started", json!({ "attempt": attempt.0, "from_checkpoint": from.map(|checkpoint| checkpoint.0) }));
             }
             Notice::FellBack { checkpoint, reason } => {
-                self.line("fell_back", json!({ "checkpoint": checkpoint.0, "reason": reason }))
+                self.line("fell_back", json!({ "checkpoint": checkpoint.0, "reason": reason }));
             }
             Notice::Progress(progress) => self.line("progress", fields(progress)),
             Notice::Completed { checkpoint, duration, bytes } => {
