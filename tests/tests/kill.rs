@@ -1,7 +1,7 @@
 //! s20: a job that is killed again and again gives the output of one that never was.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_tests::{Random, Row, World, dead_letters, rows};
 
@@ -24,7 +24,7 @@ fn case(random: &mut Random) -> Case {
     let keys = 1 + random.below(500);
     let mut case = Case { files: vec![String::new(); files], expected: BTreeMap::new(), malformed: Vec::new() };
     let mut sums: BTreeMap<String, (u64, i64)> = BTreeMap::new();
-    for row in 0..60_000 + random.below(60_000) {
+    for row in 0..150_000 + random.below(150_000) {
         let number = random.below(keys);
         let file = &mut case.files[number as usize % files];
         if random.below(5_000) == 0 {
@@ -104,12 +104,30 @@ path = "bad"
     )
 }
 
+/// How long such a job takes on this machine: kills come within that time.
+fn usual_duration() -> Duration {
+    let mut random = Random::new(0);
+    let world = world(&case(&mut random), &job(&mut random, "exactly-once"));
+    let started = Instant::now();
+    world.run(&["job.toml", "--quiet"]);
+    started.elapsed()
+}
+
+fn world(case: &Case, job: &str) -> World {
+    let world = World::new();
+    for (number, content) in case.files.iter().enumerate() {
+        world.write(&format!("in/{number}.jsonl"), content);
+    }
+    world.write("job.toml", job);
+    world
+}
+
 /// Runs the job, killing it at random moments; then to its end. Returns how many kills hit.
-fn run_and_kill(world: &World, random: &mut Random) -> u32 {
+fn run_and_kill(world: &World, random: &mut Random, usual: Duration) -> u32 {
     let mut kills = 0;
     for _ in 0..KILLS_PER_JOB {
         let mut running = world.start(&mut world.weir(["run", "job.toml", "--quiet"]));
-        let delay = Duration::from_micros(random.below(400_000));
+        let delay = Duration::from_micros(random.below(usual.as_micros() as u64));
         if let Some(status) = running.ended_within(delay) {
             assert!(status.success(), "it ended with {status}:\n{}", running.messages());
             break;
@@ -135,22 +153,19 @@ fn per_key(rows: &[Row]) -> BTreeMap<String, Vec<(u64, String)>> {
 fn seeds() -> Box<dyn Iterator<Item = u64>> {
     match std::env::var("WEIR_SEED") {
         Ok(seed) => Box::new(std::iter::once(seed.parse().expect("WEIR_SEED is a number"))),
-        Err(_) => Box::new(1..200),
+        Err(_) => Box::new(1..1_000),
     }
 }
 
 #[test]
 fn s20_killed_jobs_give_the_output_of_jobs_that_never_were() {
+    let usual = usual_duration();
     let mut kills = 0;
     for seed in seeds() {
         let mut random = Random::new(seed);
         let case = case(&mut random);
-        let world = World::new();
-        for (number, content) in case.files.iter().enumerate() {
-            world.write(&format!("in/{number}.jsonl"), content);
-        }
-        world.write("job.toml", job(&mut random, "exactly-once"));
-        kills += run_and_kill(&world, &mut random);
+        let world = world(&case, &job(&mut random, "exactly-once"));
+        kills += run_and_kill(&world, &mut random, usual);
 
         let found = per_key(&rows(&world.path("out")));
         for (key, expected) in &case.expected {
@@ -178,15 +193,12 @@ fn s20_killed_jobs_give_the_output_of_jobs_that_never_were() {
 
 #[test]
 fn s20_at_least_once_loses_nothing() {
+    let usual = usual_duration();
     for seed in 1..5 {
         let mut random = Random::new(seed);
         let case = case(&mut random);
-        let world = World::new();
-        for (number, content) in case.files.iter().enumerate() {
-            world.write(&format!("in/{number}.jsonl"), content);
-        }
-        world.write("job.toml", job(&mut random, "at-least-once"));
-        run_and_kill(&world, &mut random);
+        let world = world(&case, &job(&mut random, "at-least-once"));
+        run_and_kill(&world, &mut random, usual);
         let found = per_key(&rows(&world.path("out")));
         for (key, expected) in &case.expected {
             let highest = found.get(key).and_then(|rows| rows.iter().map(|(count, _)| *count).max());

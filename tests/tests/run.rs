@@ -93,6 +93,20 @@ fn fresh_starts_over_and_takes_the_earlier_output_back() {
 }
 
 #[test]
+fn starting_over_with_a_bad_configuration_forgets_nothing() {
+    let world = World::new();
+    world.write("in/a.jsonl", lines(2, 10));
+    world.write("job.toml", job(""));
+    world.run(&["job.toml"]);
+    let before = counts(&world);
+    let refused = world.finish(&mut world.weir(["run", "job.toml", "--fresh", "--set", "operator.sums.config.emit=never"]));
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    let again = world.run(&["job.toml"]);
+    assert!(again.stderr.contains("had finished already"), "its state is still there: {}", again.stderr);
+    assert_eq!(counts(&world), before);
+}
+
+#[test]
 fn an_interrupt_stops_with_a_last_checkpoint_and_the_same_command_goes_on() {
     let world = World::new();
     world.write("in/a.jsonl", lines(5, 400_000));

@@ -18,5 +18,4 @@ pub use api::{Guarantee, Polled, Prepared, Sink, SinkContext, SinkFactory, Sourc
 pub use error::{ConnectorError, SettingError};
 pub use event_time::{EventTime, EventTimeFormat, write_rfc3339};
 pub use registry::{SINKS, SOURCES, sink, source};
-pub use settings::{nearest, parse_duration, parse_size};
 pub use watermark::WatermarkGenerator;

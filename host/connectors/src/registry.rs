@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::settings::{error, nearest};
+use weir_plan::nearest;
+
+use crate::settings::error;
 use crate::sinks::{BlackholeFactory, FileSinkFactory, StdoutFactory};
 use crate::sources::{FileSourceFactory, GeneratorFactory, StdinFactory};
 use crate::{SettingError, SinkFactory, SourceFactory};
@@ -34,7 +36,7 @@ pub fn sink(connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn Si
 }
 
 fn unknown(kind: &str, name: &str, names: &[&str], others: &[&str]) -> SettingError {
-    let hint = match nearest(name, names) {
+    let hint = match nearest(name, names.iter().copied()) {
         Some(near) => format!("did you mean {near:?}?"),
         None if others.contains(&name) => format!("{name:?} exists, but not as a {kind}"),
         None => format!("a {kind} is one of {}", names.join(", ")),

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use weir_plan::{nearest, parse_duration, parse_size};
+
 use crate::SettingError;
 
 /// The settings of one source or sink.
@@ -19,7 +21,7 @@ impl<'a> Settings<'a> {
             None => Ok(Settings { map }),
             Some(key) => {
                 let all = known.join(", ");
-                let hint = match nearest(key, known) {
+                let hint = match nearest(key, known.iter().copied()) {
                     Some(name) => format!("did you mean {name:?}? settings are: {all}"),
                     None if known.is_empty() => "it takes no settings".to_owned(),
                     None => format!("settings are: {all}"),
@@ -76,7 +78,7 @@ impl<'a> Settings<'a> {
     pub(crate) fn size(&self, key: &str, least: u64, most: u64) -> Result<Option<u64>, SettingError> {
         let size = match self.map.get(key) {
             None => return Ok(None),
-            Some(Value::String(text)) => parse_size(text),
+            Some(Value::String(text)) => parse_size(text).ok(),
             Some(other) => other.as_u64(),
         };
         match size {
@@ -90,8 +92,8 @@ impl<'a> Settings<'a> {
         match self.map.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => match parse_duration(text) {
-                Some(duration) => Ok(Some(duration)),
-                None => Err(wrong(key, "a duration such as \"500ms\", \"10s\", \"5m\"", &self.map[key])),
+                Ok(duration) => Ok(Some(duration)),
+                Err(_) => Err(wrong(key, "a duration such as \"500ms\", \"10s\", \"5m\"", &self.map[key])),
             },
             Some(other) => Err(wrong(key, "a duration with its unit such as \"500ms\", \"10s\", \"5m\"", other)),
         }
@@ -115,7 +117,7 @@ pub(crate) fn choose<T: Copy>(key: &str, text: &str, choices: &[(&str, T)]) -> R
         return Ok(*value);
     }
     let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-    let hint = nearest(text, &names).map(|name| format!("did you mean {name:?}?"));
+    let hint = nearest(text, names.iter().copied()).map(|name| format!("did you mean {name:?}?"));
     Err(SettingError { key: key.to_owned(), message: format!("is {text:?}; expected one of {}", names.join(", ")), hint })
 }
 
@@ -128,95 +130,12 @@ fn wrong(key: &str, expected: &str, found: &Value) -> SettingError {
     error(key, format!("is {found}; expected {expected}"), None)
 }
 
-/// The name among `names` that `text` was probably meant to be.
-pub fn nearest<'n>(text: &str, names: &[&'n str]) -> Option<&'n str> {
-    let (distance, name) = names.iter().map(|name| (edit_distance(text, name), *name)).min()?;
-    (distance <= 1 + text.chars().count() / 3).then_some(name)
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that turn one text into the other.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    (0..=a.len()).for_each(|i| rows[i][0] = i);
-    (0..=b.len()).for_each(|j| rows[0][j] = j);
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let replace = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            rows[i][j] = replace.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                rows[i][j] = rows[i][j].min(rows[i - 2][j - 2] + 1);
-            }
-        }
-    }
-    rows[a.len()][b.len()]
-}
-
-/// "500ms", "10s", "1.5m", "2h", "1d": a number and its unit.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    let (number, unit) = split_unit(text)?;
-    let unit_seconds = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3_600.0,
-        "d" => 86_400.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(number * unit_seconds).ok()
-}
-
-/// "64KiB", "1.5MB", "100B", "4096": a number of bytes, with or without its unit.
-pub fn parse_size(text: &str) -> Option<u64> {
-    if let Ok(bytes) = text.parse() {
-        return Some(bytes);
-    }
-    let (number, unit) = split_unit(text)?;
-    let unit_bytes = match unit.to_ascii_lowercase().as_str() {
-        "b" => 1.0,
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        "kib" | "k" => 1024.0,
-        "mib" | "m" => 1_048_576.0,
-        "gib" | "g" => 1_073_741_824.0,
-        _ => return None,
-    };
-    let bytes = number * unit_bytes;
-    (bytes < 9e15).then_some(bytes.round() as u64)
-}
-
-fn split_unit(text: &str) -> Option<(f64, &str)> {
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    Some((text[..end].parse().ok()?, text[end..].trim_start()))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn durations_and_sizes_are_read_as_people_write_them() {
-        let ms = |text| parse_duration(text).map(|d| d.as_millis());
-        assert_eq!(
-            (ms("500ms"), ms("10s"), ms("1.5m"), ms("2 h"), ms("1d")),
-            (Some(500), Some(10_000), Some(90_000), Some(7_200_000), Some(86_400_000))
-        );
-        assert_eq!(
-            (ms("10"), ms("s"), ms("-1s"), ms("1x"), ms(""), ms("1e400d"), ms("é")),
-            (None, None, None, None, None, None, None)
-        );
-        assert_eq!(
-            (parse_size("64KiB"), parse_size("4096"), parse_size("1.5MB"), parse_size("2g")),
-            (Some(65_536), Some(4_096), Some(1_500_000), Some(2 << 30))
-        );
-        assert_eq!((parse_size("lots"), parse_size("1TBx"), parse_size("")), (None, None, None));
-    }
 
     #[test]
     fn unknown_keys_are_named_with_the_nearest_valid_one() {

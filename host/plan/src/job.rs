@@ -30,7 +30,7 @@ pub struct Job {
     pub(crate) warnings: Diagnostics,
 }
 
-/// What happens to a row that an operator rejects or traps on.
+/// What happens to a row that an operator rejects. A trap fails the job either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// The job fails (and its restart strategy decides).

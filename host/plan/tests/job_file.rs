@@ -343,3 +343,14 @@ fn the_graph_can_be_drawn_for_graphviz() {
 "#;
     assert_eq!(read(&SMALL.replace("\"op@1\"", "{ path = 'a\"b.wasm' }")).to_dot(), expected);
 }
+
+#[test]
+fn a_setting_that_has_no_effect_yet_is_said_where_it_stands() {
+    let warned = |value: &str| {
+        let set = format!("job.checkpoint.unaligned_after={value}");
+        read_with(SMALL, &[set.as_str()], &[]).warnings().to_string().contains("no effect yet")
+    };
+    assert!(warned("1s") && warned("0s"));
+    assert!(!warned("never"));
+    assert!(read(SMALL).warnings().is_empty(), "a default is nobody's wish");
+}

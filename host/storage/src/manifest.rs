@@ -146,6 +146,9 @@ pub struct JobInfo {
     pub created_at_ms: u64,
     /// Number of key groups, fixed for the job's life.
     pub key_groups: u16,
+    /// It was started over, and what its sinks had made visible before has not been taken back yet.
+    #[serde(default)]
+    pub started_over: bool,
 }
 
 impl Manifest {

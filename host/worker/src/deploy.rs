@@ -30,6 +30,13 @@ pub(crate) enum DeployError {
     Failed(String),
     /// It will not work before a person has changed something.
     ForGood(String),
+    /// An operator does not accept its configuration.
+    Configuration {
+        /// The operator.
+        uid: String,
+        /// What it says.
+        reason: String,
+    },
 }
 
 impl DeployError {
@@ -41,6 +48,9 @@ impl DeployError {
     }
 
     fn sandbox(uid: &str, error: &SandboxError) -> DeployError {
+        if let SandboxError::Open { reason, .. } = error {
+            return DeployError::Configuration { uid: uid.to_owned(), reason: reason.clone() };
+        }
         let reason = format!("operator {uid}: {error}");
         if matches!(error, SandboxError::Image(_)) { DeployError::Damaged(reason) } else { DeployError::Failed(reason) }
     }
@@ -399,7 +409,9 @@ impl Deployer<'_> {
             let read = |segment| self.storage.read(segment).map_err(|error| DeployError::storage(&error));
             let images = state.chain.iter().map(read).collect::<Result<Vec<_>, DeployError>>()?;
             let images: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
-            let instance = template.restore(&images).map_err(|error| DeployError::sandbox(uid, &error))?;
+            // One without images is as its template: it was never called, or keeps no state.
+            let instance = if images.is_empty() { template.instantiate() } else { template.restore(&images) };
+            let instance = instance.map_err(|error| DeployError::sandbox(uid, &error))?;
             restored.push(RestoredInstance {
                 id,
                 instance: Box::new(instance),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_checkpoint::restart::{Decision, Restarts, Strategy};
-use weir_model::CheckpointId;
+use weir_model::{Attempt, CheckpointId};
 use weir_plan::RestartSettings;
 use weir_storage::{ErrorKind, JobInfo, JobStorage, Manifest, ManifestKind};
 
@@ -106,6 +106,10 @@ impl RunningJob {
 
     pub(crate) fn run_in(mut self, storage: &JobStorage, watch: &mut dyn FnMut(Notice)) -> Result<Outcome, JobError> {
         let _lock = storage.lock()?;
+        if self.job.options.fresh {
+            // Whether operators accept their configuration shows here, before anything is forgotten.
+            self.open_operators(storage)?;
+        }
         self.claim(storage)?;
         let clock = Instant::now();
         let mut restarts = Restarts::new(strategy(&self.job.job.restart));
@@ -113,7 +117,7 @@ impl RunningJob {
         // Counts of the last execution; none before the first.
         let mut last: Option<Box<Progress>> = None;
         loop {
-            let executed = match self.execute(storage, &damaged, last.is_none(), watch) {
+            let executed = match self.execute(storage, &damaged, watch) {
                 // The storage was there when the job began: it will be there again.
                 Err(JobError::Storage(error)) if last.is_some() && error.kind() == ErrorKind::Retry => {
                     Executed::Failed(error.to_string())
@@ -174,6 +178,7 @@ impl RunningJob {
         let options = &self.job.options;
         if options.fresh {
             storage.clear()?;
+            return Ok(storage.put_job_info(&self.info(true))?);
         }
         match storage.job_info()? {
             Some(info) if info.origin != options.origin => Err(JobError::Refused(format!(
@@ -182,21 +187,37 @@ impl RunningJob {
                 self.job.job.name, options.origin, info.origin
             ))),
             Some(_) => Ok(()),
-            None => {
-                let info =
-                    JobInfo { origin: options.origin.clone(), created_at_ms: wall_ms(), key_groups: self.job.job.key_groups };
-                Ok(storage.put_job_info(&info)?)
+            None => Ok(storage.put_job_info(&self.info(false))?),
+        }
+    }
+
+    fn info(&self, started_over: bool) -> JobInfo {
+        let origin = self.job.options.origin.clone();
+        JobInfo { origin, created_at_ms: wall_ms(), key_groups: self.job.job.key_groups, started_over }
+    }
+
+    /// Makes the templates of a job without state.
+    fn open_operators(&mut self, storage: &JobStorage) -> Result<(), JobError> {
+        let deployer = Deployer {
+            job: &self.job,
+            topology: &self.topology,
+            storage,
+            manifest: None,
+            attempt: Attempt(0),
+            metrics: &self.metrics,
+            retract_after: None,
+        };
+        match deployer.templates(&mut self.templates) {
+            Ok(_) => Ok(()),
+            Err(DeployError::Configuration { uid, reason }) => Err(configuration(&self.job, &uid, &reason)),
+            Err(DeployError::Damaged(reason) | DeployError::Failed(reason) | DeployError::ForGood(reason)) => {
+                let why_not_restarted = "nothing of the job was forgotten or started".to_owned();
+                Err(JobError::Failed { reason, why_not_restarted })
             }
         }
     }
 
-    fn execute(
-        &mut self,
-        storage: &JobStorage,
-        damaged: &[u64],
-        first: bool,
-        watch: &mut dyn FnMut(Notice),
-    ) -> Result<Executed, JobError> {
+    fn execute(&mut self, storage: &JobStorage, damaged: &[u64], watch: &mut dyn FnMut(Notice)) -> Result<Executed, JobError> {
         let attempt = storage.new_attempt()?;
         // No task and no persister of an older attempt runs any more.
         storage.sweep(attempt)?;
@@ -212,9 +233,11 @@ impl RunningJob {
         }
         let next_id = storage.next_checkpoint_id()?;
         let fell_back = !damaged.is_empty() || !unreadable.is_empty();
+        // Remembered in the storage: a crash before the output was taken back must not lose it.
+        let started_over = storage.job_info()?.is_some_and(|info| info.started_over);
         let retract_after = match &manifest {
             Some(manifest) if fell_back => Some(manifest.id()),
-            None if first && self.job.options.fresh => Some(CheckpointId(0)),
+            None if started_over => Some(CheckpointId(0)),
             _ => None,
         };
         let deployer = Deployer {
@@ -234,6 +257,7 @@ impl RunningJob {
         }
         let new_templates = match deployer.templates(&mut self.templates) {
             Ok(new) => new,
+            Err(DeployError::Configuration { uid, reason }) => return Err(configuration(&self.job, &uid, &reason)),
             Err(error) => return Ok(failed(error, manifest.as_ref())),
         };
         let images = match deployer.images(&self.templates) {
@@ -255,6 +279,9 @@ impl RunningJob {
                 return Ok(failed(error, manifest.as_ref()));
             }
         };
+        if started_over {
+            storage.put_job_info(&self.info(false))?;
+        }
         // From here on output follows the older checkpoint, so nobody may go back to these. Not earlier: whoever comes after a
         // crash must still see that output has to be taken back.
         for id in damaged.iter().chain(&unreadable) {
@@ -286,7 +313,15 @@ fn failed(error: DeployError, manifest: Option<&Manifest>) -> Executed {
         (DeployError::Damaged(reason), Some(manifest)) => Executed::Damaged { checkpoint: manifest.checkpoint, reason },
         (DeployError::Damaged(reason) | DeployError::Failed(reason), _) => Executed::Failed(reason),
         (DeployError::ForGood(reason), _) => Executed::FailedForGood(reason),
+        (DeployError::Configuration { uid, reason }, _) => {
+            Executed::FailedForGood(format!("operator {uid} refused to open: {reason}"))
+        }
     }
+}
+
+/// An operator's complaint about its configuration, where the job file has it.
+fn configuration(job: &PreparedJob, uid: &str, reason: &str) -> JobError {
+    JobError::JobFile(job.job.diagnostic(uid, "config", reason, None))
 }
 
 fn stored_templates(manifest: Option<&Manifest>) -> Templates {

@@ -37,10 +37,10 @@ pub(crate) struct Effort {
 
 const FULL: Effort = Effort {
     repetitions: 3,
-    warm_up: Duration::from_secs(8),
-    window: Duration::from_secs(15),
-    patience: Duration::from_secs(60),
-    checkpoints: 100,
+    warm_up: Duration::from_secs(4),
+    window: Duration::from_secs(8),
+    patience: Duration::from_secs(20),
+    checkpoints: 60,
 };
 const QUICK: Effort = Effort {
     repetitions: 1,

@@ -61,9 +61,17 @@ impl EventTime {
 
     /// `field` is a dotted path into JSON lines.
     pub fn new(field: Option<&str>, format: EventTimeFormat) -> Result<EventTime, SettingError> {
-        let path: Vec<String> = field.map_or(Vec::new(), |field| field.split('.').map(str::to_owned).collect());
+        // As operators write paths: with dots, or with slashes and one in front.
+        let steps = |field: &str| match field.strip_prefix('/') {
+            Some(steps) => steps.split('/').map(str::to_owned).collect(),
+            None => field.split('.').map(str::to_owned).collect(),
+        };
+        let path: Vec<String> = field.map_or(Vec::new(), steps);
         if path.iter().any(String::is_empty) {
-            let message = format!("is {:?}; expected names joined by dots such as \"request.time\"", field.unwrap_or_default());
+            let message = format!(
+                "is {:?}; expected names joined by dots or slashes, such as \"request.time\" or \"/request/time\"",
+                field.unwrap_or_default()
+            );
             return Err(settings::error("event_time.field", message, None));
         }
         Ok(EventTime { path, format })

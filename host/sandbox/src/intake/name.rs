@@ -35,11 +35,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<String>, IntakeError> {
 }
 
 /// Whether `bytes`, or the core module of an operator in them, say that nothing an instance remembers from one call to the next matters, so that it
-/// need not be captured. Where components are nested only the outermost may say so: a part does not speak for the whole.
+/// need not be captured. Where components with code are nested only the outermost may say so: a part does not speak for the whole.
+/// (Exported interfaces with types are nested components without code.)
 pub(super) fn says_stateless(bytes: &[u8]) -> Result<bool, IntakeError> {
     let is_plain = bytes.get(LAYER) == Some(&COMPONENT_LAYER) && {
-        let mut kinds = sections::sections(bytes).flatten().map(|(kind, _)| kind);
-        kinds.all(|kind| kind != component::COMPONENT)
+        let mut nested = sections::sections(bytes).flatten().filter(|(kind, _)| *kind == component::COMPONENT);
+        nested.all(|(_, payload)| !holds_code(payload))
     };
     for section in sections::sections(bytes) {
         let (kind, payload) = section?;
@@ -60,6 +61,15 @@ pub(super) fn says_stateless(bytes: &[u8]) -> Result<bool, IntakeError> {
         }
     }
     Ok(false)
+}
+
+/// Whether a component has a core module, at any depth.
+fn holds_code(component: &[u8]) -> bool {
+    sections::sections(component).flatten().any(|(kind, payload)| match kind {
+        component::MODULE => true,
+        component::COMPONENT => holds_code(payload),
+        _ => false,
+    })
 }
 
 /// `bytes` with the name and version in place of those it carries, if any.

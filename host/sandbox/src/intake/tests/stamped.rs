@@ -21,7 +21,7 @@ fn a_core_module_can_be_stamped_too() {
 }
 
 #[test]
-fn a_component_may_say_that_it_keeps_no_state_itself_or_in_a_module_within() {
+fn a_component_may_say_that_it_keeps_no_state_itself_or_in_its_only_module() {
     let with = |bytes: &[u8], content: &[u8]| {
         let mut payload = Vec::new();
         wasm_encoder::Encode::encode("weir:state", &mut payload);
@@ -40,6 +40,14 @@ fn a_component_may_say_that_it_keeps_no_state_itself_or_in_a_module_within() {
     let mut holder = component.clone();
     crate::intake::sections::push(&mut holder, crate::intake::sections::component::MODULE, &module);
     assert!(inspect(&holder).unwrap().is_stateless);
+    let nested = |module: &[u8]| {
+        let mut inner = b"\0asm\x0d\0\x01\0".to_vec();
+        crate::intake::sections::push(&mut inner, crate::intake::sections::component::MODULE, module);
+        let mut outer = holder.clone();
+        crate::intake::sections::push(&mut outer, crate::intake::sections::component::COMPONENT, &inner);
+        outer
+    };
+    assert!(!inspect(&nested(&module)).unwrap().is_stateless, "a part does not speak for the whole");
 }
 
 #[test]
