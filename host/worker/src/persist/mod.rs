@@ -26,6 +26,9 @@ pub(crate) use snapshot::{Acknowledgement, InstanceKey};
 /// Captured bytes that may wait before captures that can wait are put off.
 const CONGESTED_BYTES: usize = 128 << 20;
 
+/// A third of a task's share of a contended core: enough for the compression of what tasks can dirty meanwhile.
+const PERSISTER_NICE: i32 = 5;
+
 /// What a persister thread is asked to do.
 pub(crate) enum Item {
     /// A piece of a snapshot.
@@ -112,7 +115,10 @@ impl Persister {
             )]
             let (sender, receiver) = channel();
             let shared = shared.clone();
-            let work = move || thread::Thread::new(shared, restored).run(&receiver);
+            let work = move || {
+                step_back();
+                thread::Thread::new(shared, restored).run(&receiver);
+            };
             let thread =
                 std::thread::Builder::new().name(format!("persist-{index}")).spawn(work).expect("the system starts a thread");
             queues.push(sender);
@@ -153,6 +159,14 @@ impl Persister {
                 tracing::error!("a persister thread panicked; this is a bug in weir");
             }
         }
+    }
+}
+
+/// Lets tasks go first where there are not enough cores: nothing waits for a persister but the end of a checkpoint.
+fn step_back() {
+    // On Linux a nice value belongs to the calling thread. Without it everything works, with longer pauses.
+    if let Err(error) = rustix::process::setpriority_process(None, PERSISTER_NICE) {
+        tracing::debug!(%error, "persisters run at the priority of tasks");
     }
 }
 

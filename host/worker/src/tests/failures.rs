@@ -208,11 +208,13 @@ fn s40_a_damaged_checkpoint_is_left_for_an_older_one_and_nothing_of_it_is_commit
 #[test]
 fn s40_output_of_a_damaged_checkpoint_that_was_committed_is_taken_back() {
     let world = World::new();
+    // Enough that the checkpoint half way is still there, however many come after it.
+    let job = &JOB.replace("\"5ms\"", "\"5ms\"\nretained = 1000");
     world.output.allow_retract();
-    world.stop_half_way(JOB);
+    world.stop_half_way(job);
     world.source.hold(world.source.given() + 1_000);
     world
-        .run(JOB, |notice, stop| {
+        .run(job, |notice, stop| {
             if matches!(notice, Notice::Completed { .. }) && world.source.is_holding() {
                 stop.stop();
             }
@@ -229,7 +231,7 @@ fn s40_output_of_a_damaged_checkpoint_that_was_committed_is_taken_back() {
     }
     damage_newest(&world, &storage);
     let mut fell_back = 0;
-    let outcome = world.run(JOB, |notice, _| fell_back += u32::from(matches!(notice, Notice::FellBack { .. })));
+    let outcome = world.run(job, |notice, _| fell_back += u32::from(matches!(notice, Notice::FellBack { .. })));
     assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
     assert!(fell_back > 0);
     world.assert_exact();
