@@ -39,7 +39,9 @@ pub(crate) enum Kind {
 impl Workspace {
     /// Asks cargo.
     pub(crate) fn load() -> Result<Workspace> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+        // As cargo says it now, not as it was when this was built: checkouts may share a target folder.
+        let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let manifest = Path::new(&here).join("../Cargo.toml");
         let mut command = shell::cargo();
         command.args(["metadata", "--format-version=1", "--no-deps", "--manifest-path"]).arg(&manifest);
         let text = shell::read(&mut command)?;

@@ -24,15 +24,6 @@ impl Watermarks {
         Watermarks { inputs: vec![input; channels], combined: WATERMARK_START }
     }
 
-    /// Sets what each channel had said when a checkpoint was taken. Ignored where the number of channels has changed:
-    /// the channels will say it again.
-    pub fn restore(&mut self, watermarks: &[Timestamp]) {
-        if watermarks.len() == self.inputs.len() {
-            self.inputs.iter_mut().zip(watermarks).for_each(|(input, &watermark)| input.watermark = watermark);
-            self.combine();
-        }
-    }
-
     /// The last watermark of each channel.
     pub fn channels(&self) -> Vec<Timestamp> {
         self.inputs.iter().map(|input| input.watermark).collect()
@@ -124,13 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn restored_watermarks_count_unless_the_channels_changed() {
+    fn what_each_channel_said_last_is_kept_for_the_snapshot() {
         let mut watermarks = Watermarks::new(2);
-        watermarks.restore(&[7, 9]);
+        watermarks.advance(0, 7);
+        watermarks.advance(1, 9);
         assert_eq!(watermarks.combined(), 7);
         assert_eq!(watermarks.channels(), [7, 9]);
-        let mut rescaled = Watermarks::new(3);
-        rescaled.restore(&[7, 9]);
-        assert_eq!(rescaled.combined(), WATERMARK_START);
+        assert_eq!(Watermarks::new(3).combined(), WATERMARK_START);
     }
 }

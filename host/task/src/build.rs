@@ -46,8 +46,6 @@ pub enum HeadSpec {
         gate: Gate,
         /// Input of the first node that each channel belongs to.
         inputs: Vec<u32>,
-        /// Last watermark of each channel, of a checkpoint.
-        watermarks: Vec<Timestamp>,
     },
 }
 
@@ -150,12 +148,10 @@ impl TaskSpec {
                 }
                 (Head::Source(Box::new(head)), 0)
             }
-            HeadSpec::Gate { gate, inputs, watermarks } => {
+            HeadSpec::Gate { gate, inputs } => {
                 let channels = gate.len();
                 debug_assert_eq!(channels, inputs.len(), "every channel belongs to an input");
-                let mut tracked = Watermarks::new(channels);
-                tracked.restore(&watermarks);
-                (Head::Gate { gate, inputs, watermarks: tracked, idle: false }, channels)
+                (Head::Gate { gate, inputs, watermarks: Watermarks::new(channels), idle: false }, channels)
             }
         };
         #[allow(clippy::disallowed_methods, reason = "a worker says a few words per checkpoint and must never wait for a task")]

@@ -18,7 +18,7 @@ use weir_task::{
 use crate::host::{Metrics, OperatorHost};
 use crate::manifest::instance_id;
 use crate::persist::{InstanceKey, Persister, StoredInstance};
-use crate::prepare::{PreparedJob, memory_bytes};
+use crate::prepare::PreparedJob;
 use crate::topology::{Ports, Topology};
 
 /// Why tasks could not be built.
@@ -132,7 +132,7 @@ impl Deployer<'_> {
                 }
                 continue;
             }
-            let limits = InstanceLimits { memory_bytes: memory_bytes(spec), call_deadline: spec.limits.call };
+            let limits = InstanceLimits { memory_bytes: spec.limits.memory_bytes, call_deadline: spec.limits.call };
             let host = OperatorHost {
                 job: self.job.job.name.as_str().into(),
                 uid: vertex.uid.as_str().into(),
@@ -243,9 +243,9 @@ impl Deployer<'_> {
                     (self.source(members[0], subtask, spec, &head_stats[members[0]][subtask as usize])?, &members[1..])
                 }
                 _ => {
-                    // Not those of the checkpoint: its channels may have come from other tasks, and sources say theirs again
-                    // before anything else. Instances know what they were told.
-                    (HeadSpec::Gate { gate, inputs, watermarks: Vec::new() }, &members[..])
+                    // It starts without watermarks: its channels may come from other tasks than at the checkpoint, and sources say
+                    // theirs again. Instances know what they were told.
+                    (HeadSpec::Gate { gate, inputs }, &members[..])
                 }
             };
             let mut nodes = Vec::new();

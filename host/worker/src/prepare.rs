@@ -5,7 +5,6 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use weir_connectors::{EventTime, SettingError, SinkFactory, SourceFactory};
-use weir_model::limits;
 use weir_plan::{ComponentRef, Diagnostics, Edge, Exchange, Job, OnError, Port, SinkSpec, Vertex, VertexKind};
 use weir_sandbox::Component;
 
@@ -184,9 +183,4 @@ fn add_dead_letter_sink(job: &mut Job, data_dir: &Path) {
         let exchange = if job.vertices[from].parallelism == 1 { Exchange::Forward } else { Exchange::Rebalance };
         job.edges.push(Edge { from, port: Port::DeadLetter, to, input: 0, exchange });
     }
-}
-
-/// Call deadline of an operator, within what the host allows.
-pub(crate) fn memory_bytes(spec: &weir_plan::OperatorSpec) -> u64 {
-    spec.limits.memory_bytes.min(limits::INSTANCE_MEMORY_BYTES_MAX)
 }

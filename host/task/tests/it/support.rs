@@ -394,7 +394,7 @@ impl Place {
     }
 
     pub(crate) fn head(self) -> (Arc<Signal>, HeadSpec) {
-        (self.signal, HeadSpec::Gate { gate: self.gate, inputs: self.inputs, watermarks: Vec::new() })
+        (self.signal, HeadSpec::Gate { gate: self.gate, inputs: self.inputs })
     }
 }
 
