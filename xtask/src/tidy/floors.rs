@@ -17,11 +17,12 @@ const FLOORS: &[(&str, u8)] = &[
     // Below the task that drives sources and sinks; it needs nothing but the model.
     ("host/connectors", 2),
     ("host/task", 3),
+    // Coordinator and worker are on one floor and know each other only by these messages.
+    ("host/protocol", 3),
     ("host/worker", 4),
     ("host/coordinator", 4),
     ("host/api", 5),
     ("host/cli", 6),
-    ("host/sim", 7),
 ];
 /// Floors up to this one are pure: the whole protocol must run in a seeded simulator.
 const PURE_MAX: u8 = 1;

@@ -1,0 +1,1 @@
+//! What the processes of a cluster say to each other.

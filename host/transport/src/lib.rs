@@ -1,0 +1,1 @@
+//! QUIC between the processes of a cluster.
