@@ -1,6 +1,9 @@
 //! Rows on their way over a hash exchange: ordered by key group by the sender, so that the receiver hands each
 //! instance slices of the columns without touching a row.
 
+use std::fmt;
+
+use crate::limits::KEY_GROUPS_MAX;
 use crate::{Batch, BatchRef, Blobs, BlobsRef, KeyGroup, key_group_of, subtask_of};
 
 /// Where the rows of one key group end in a [`KeyedBatch`].
@@ -16,6 +19,16 @@ pub struct Section {
     pub value_bytes_end: u32,
 }
 
+impl Section {
+    /// Whether the section can come right after another.
+    fn follows(&self, before: &Section) -> bool {
+        self.key_group > before.key_group
+            && self.rows_end > before.rows_end
+            && self.key_bytes_end >= before.key_bytes_end
+            && self.value_bytes_end >= before.value_bytes_end
+    }
+}
+
 /// Rows ordered by key group. Within a key group the order is that of arrival, so order per key is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyedBatch {
@@ -24,7 +37,91 @@ pub struct KeyedBatch {
     sections: Vec<Section>,
 }
 
+/// Why columns and sections do not make a [`KeyedBatch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyedBatchError {
+    /// The columns differ in length.
+    ColumnsDiffer,
+    /// A section does not follow the one before: key groups and rows must rise, bytes must not fall.
+    Disordered {
+        /// Index of the section.
+        section: usize,
+    },
+    /// A key group that no job can have.
+    KeyGroupTooLarge {
+        /// The key group.
+        key_group: KeyGroup,
+    },
+    /// The last section does not end where the columns do.
+    EndsElsewhere,
+    /// The ends of a section's items fall, or the last one is not the number of its bytes.
+    ItemsDisagree {
+        /// Index of the section.
+        section: usize,
+    },
+}
+
+impl fmt::Display for KeyedBatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyedBatchError::ColumnsDiffer => f.write_str("the columns differ in length"),
+            KeyedBatchError::Disordered { section } => write!(f, "section {section} does not follow the one before"),
+            KeyedBatchError::KeyGroupTooLarge { key_group } => {
+                write!(f, "key group {key_group} is beyond the limit of {KEY_GROUPS_MAX}")
+            }
+            KeyedBatchError::EndsElsewhere => f.write_str("the last section does not end where the columns do"),
+            KeyedBatchError::ItemsDisagree { section } => write!(f, "the items of section {section} disagree with its bytes"),
+        }
+    }
+}
+
+impl std::error::Error for KeyedBatchError {}
+
 impl KeyedBatch {
+    /// Joins columns, whose `ends` start again at zero in every section, and where each section ends. Checks all that
+    /// the other methods rely on: the parts may come from a file or a peer. Constant memory, one pass.
+    pub fn from_parts(columns: Batch, sections: Vec<Section>) -> Result<KeyedBatch, KeyedBatchError> {
+        let rows = columns.len();
+        if columns.keys.len() != rows || columns.values.len() != rows {
+            return Err(KeyedBatchError::ColumnsDiffer);
+        }
+        let mut before: Option<Section> = None;
+        for (index, section) in sections.iter().enumerate() {
+            if section.key_group >= KEY_GROUPS_MAX {
+                return Err(KeyedBatchError::KeyGroupTooLarge { key_group: section.key_group });
+            }
+            let follows = match before {
+                None => section.rows_end > 0,
+                Some(before) => section.follows(&before),
+            };
+            if !follows {
+                return Err(KeyedBatchError::Disordered { section: index });
+            }
+            before = Some(*section);
+        }
+        let ends = before.map_or((0, 0, 0), |s| (s.rows_end as usize, s.key_bytes_end as usize, s.value_bytes_end as usize));
+        if ends != (rows, columns.keys.bytes.len(), columns.values.bytes.len()) {
+            return Err(KeyedBatchError::EndsElsewhere);
+        }
+        let batch = KeyedBatch { columns, sections };
+        // From here on a section's slices are within the columns.
+        let wrong = batch.sections().position(|(_, rows)| !rows.is_valid());
+        match wrong {
+            Some(section) => Err(KeyedBatchError::ItemsDisagree { section }),
+            None => Ok(batch),
+        }
+    }
+
+    /// The columns as they are: `ends` start again at zero in every section.
+    pub fn columns(&self) -> &Batch {
+        &self.columns
+    }
+
+    /// Where each section ends, in order.
+    pub fn section_ends(&self) -> &[Section] {
+        &self.sections
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.columns.len()
@@ -65,6 +162,37 @@ impl KeyedBatch {
             },
         };
         (end.key_group, batch)
+    }
+
+    /// A copy of the rows from row `first` of a section on.
+    pub fn rest(&self, section: usize, first: usize) -> KeyedBatch {
+        let mut rest = KeyedBatch::default();
+        for index in section..self.sections.len() {
+            let (key_group, rows) = self.section(index);
+            let skipped = if index == section { first } else { 0 };
+            rest.push_section(key_group, rows, skipped..rows.len());
+        }
+        rest
+    }
+
+    /// Appends some rows of a key group, which must be greater than those that are here.
+    fn push_section(&mut self, key_group: KeyGroup, rows: BatchRef<'_>, range: std::ops::Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let mut part = Batch::default();
+        part.extend_range(rows, range);
+        self.columns.timestamps.append(&mut part.timestamps);
+        for (column, part) in [(&mut self.columns.keys, part.keys), (&mut self.columns.values, part.values)] {
+            column.bytes.extend_from_slice(&part.bytes);
+            column.ends.extend_from_slice(&part.ends);
+        }
+        self.sections.push(Section {
+            key_group,
+            rows_end: self.columns.timestamps.len() as u32,
+            key_bytes_end: self.columns.keys.bytes.len() as u32,
+            value_bytes_end: self.columns.values.bytes.len() as u32,
+        });
     }
 
     /// The sections in order.
@@ -276,5 +404,30 @@ mod tests {
             batch.push(i, b"", b"v");
         }
         check(&batch, 128, 3);
+    }
+
+    #[test]
+    fn parts_make_a_batch_only_if_everything_agrees() {
+        let mut whole = None;
+        Partitioner::new(8, 1).partition(rows(20, |i| i % 5).view(), |_, keyed| whole = Some(keyed));
+        let whole = whole.unwrap();
+        let (columns, sections) = (whole.columns().clone(), whole.section_ends().to_vec());
+        assert_eq!(KeyedBatch::from_parts(columns.clone(), sections.clone()), Ok(whole));
+        assert_eq!(KeyedBatch::from_parts(Batch::default(), Vec::new()), Ok(KeyedBatch::default()));
+
+        let with = |change: &dyn Fn(&mut Batch, &mut Vec<Section>)| {
+            let (mut columns, mut sections) = (columns.clone(), sections.clone());
+            change(&mut columns, &mut sections);
+            KeyedBatch::from_parts(columns, sections).unwrap_err()
+        };
+        assert_eq!(with(&|c, _| c.timestamps.push(0)), KeyedBatchError::ColumnsDiffer);
+        assert_eq!(with(&|_, s| s[1].key_group = s[0].key_group), KeyedBatchError::Disordered { section: 1 });
+        assert_eq!(with(&|_, s| s[1].rows_end = s[0].rows_end), KeyedBatchError::Disordered { section: 1 });
+        assert_eq!(with(&|_, s| s[0].rows_end = 0), KeyedBatchError::Disordered { section: 0 });
+        assert_eq!(with(&|_, s| s[0].key_bytes_end = u32::MAX), KeyedBatchError::Disordered { section: 1 });
+        assert_eq!(with(&|_, s| s[0].key_group = u16::MAX), KeyedBatchError::KeyGroupTooLarge { key_group: u16::MAX });
+        assert_eq!(with(&|_, s| s.clear()), KeyedBatchError::EndsElsewhere);
+        assert_eq!(with(&|c, _| c.values.bytes.push(0)), KeyedBatchError::EndsElsewhere);
+        assert_eq!(with(&|c, _| c.values.ends[0] += 1000), KeyedBatchError::ItemsDisagree { section: 0 });
     }
 }

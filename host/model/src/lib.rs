@@ -15,7 +15,7 @@ pub use batch::{Batch, BatchRef};
 pub use blobs::{Blobs, BlobsRef};
 pub use ids::{Attempt, CheckpointId, Digest, InstanceId, OperatorUid, ParseDigestError, SubtaskId, TaskId};
 pub use key_group::{KeyGroup, KeyGroupRange, key_group_of, subtask_of};
-pub use keyed::{KeyedBatch, Partitioner, Section};
+pub use keyed::{KeyedBatch, KeyedBatchError, Partitioner, Section};
 
 /// Event time: milliseconds since the Unix epoch, UTC.
 pub type Timestamp = i64;

@@ -14,11 +14,21 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// The longest value, and so the longest line a source reads.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes of keys and values in one frame on the wire. Whatever is larger travels as several frames; a peer's frame that
+/// is larger is refused.
+pub const FRAME_BYTES_MAX: usize = FRAME_BYTES_TARGET + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+
 /// Frames one channel holds before its sender waits.
 pub const CHANNEL_FRAMES_MAX: usize = 8;
 
 /// Bytes one channel holds before its sender waits. The frame that crosses the bound is still taken.
 pub const CHANNEL_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes one channel may always hold, however slowly its receiver takes them.
+pub const CHANNEL_BYTES_MIN: usize = 64 << 10;
+
+/// How long what a channel may hold should keep its receiver busy; between the two bounds above.
+pub const CHANNEL_TARGET_MS: u64 = 100;
 
 /// Default number of key groups, which bounds a keyed operator's parallelism.
 pub const KEY_GROUPS_DEFAULT: u16 = 128;
@@ -89,11 +99,25 @@ pub const CALL_TARGET_MS: u64 = 5;
 /// Deltas an image may consist of before it is merged.
 pub const IMAGE_CHAIN_MAX: usize = 16;
 
+/// A worker says that it is alive this often.
+pub const HEARTBEAT_INTERVAL_MS: u64 = 250;
+
+/// A worker that was not heard for this long is lost.
+pub const HEARTBEAT_TIMEOUT_MS: u64 = 2_000;
+
+/// A worker whose clock differs from the coordinator's by more than this is refused.
+pub const CLOCK_SKEW_MS_MAX: u64 = 60_000;
+
+/// Bytes of a component that one message carries.
+pub const COMPONENT_PART_BYTES: usize = 1 << 20;
+
+const _: () = assert!(4 * HEARTBEAT_INTERVAL_MS <= HEARTBEAT_TIMEOUT_MS, "one late heartbeat loses no worker");
 const _: () = assert!(FRAME_ROWS_MAX <= u32::MAX as usize);
 const _: () = assert!(KEY_BYTES_MAX < VALUE_BYTES_MAX);
 const _: () = assert!(CHANNEL_BYTES_MAX >= FRAME_BYTES_TARGET, "a channel holds at least one full frame");
+const _: () = assert!(CHANNEL_BYTES_MIN <= CHANNEL_BYTES_MAX);
 const _: () = assert!(EMIT_BYTES_MAX >= VALUE_BYTES_MAX, "one row of the longest value can be emitted");
-const _: () = assert!(FRAME_BYTES_TARGET + VALUE_BYTES_MAX + KEY_BYTES_MAX < u32::MAX as usize, "column offsets fit in u32");
+const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize, "column offsets fit in u32");
 const _: () = assert!(KEY_GROUPS_DEFAULT <= KEY_GROUPS_MAX);
 const _: () = assert!(CALL_TARGET_MS < CALL_DEADLINE_MS_DEFAULT);
 const _: () = assert!(INSTANCE_MEMORY_BYTES_DEFAULT <= INSTANCE_MEMORY_BYTES_MAX);
