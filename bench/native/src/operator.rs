@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 use weir_model::{Batch, BatchRef, Blobs, CheckpointId, Timestamp};
-use weir_sandbox::{CallError, Capture, Emitted, Rejection, SandboxError};
+use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
 use weir_sdk::native::{self, NativeOperator};
-use weir_task::{Instance, InstanceFactory};
+use weir_task::{CapturedState, Instance, InstanceFactory};
 
 /// Makes instances of the operator `T`.
 pub(crate) struct Factory<T> {
@@ -47,7 +47,7 @@ impl Instance for Native {
         self.operator.finish(&mut |port, rows| emitted.push(from_sdk(port, rows))).map_err(CallError::Failed)
     }
 
-    fn capture(&mut self, _: CheckpointId) -> Result<Option<Capture>, SandboxError> {
+    fn capture(&mut self, _: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError> {
         Ok(None)
     }
 

@@ -1,4 +1,9 @@
 //! How much waits in a channel, and whether its sender has to wait.
+//!
+//! What waits in channels is what an unaligned checkpoint has to store and what a restore has to work off first, so a channel
+//! holds no more than its receiver needs to be kept busy: about [`limits::CHANNEL_TARGET_MS`] worth of what it takes out.
+
+use std::time::Duration;
 
 use weir_model::limits;
 
@@ -7,7 +12,7 @@ use weir_model::limits;
 pub struct Limits {
     /// Frames with rows.
     pub frames_max: usize,
-    /// Bytes of rows.
+    /// Bytes of rows, however fast the receiver is.
     pub bytes_max: usize,
 }
 
@@ -17,6 +22,9 @@ impl Default for Limits {
     }
 }
 
+/// Shortest time from which a pace is told.
+const MEASURE_MIN: Duration = Duration::from_millis(10);
+
 /// Account of one channel. The frame that crosses a bound is still taken, and what a task still holds when a barrier
 /// comes is pushed beyond it (overdraft, bounded by the output of one call).
 #[derive(Clone, Copy, Debug)]
@@ -24,17 +32,31 @@ pub struct Budget {
     limits: Limits,
     frames: usize,
     bytes: usize,
+    /// Bytes that may wait at present.
+    bytes_max: usize,
+    pace: Pace,
+}
+
+/// How fast the receiver takes frames out while there are some.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// When the last frame was taken, and its size, where the time until the next one tells how long that one took.
+    last: Option<(Duration, usize)>,
+    /// What was measured and not drawn a conclusion from.
+    bytes: usize,
+    time: Duration,
 }
 
 impl Budget {
-    /// An empty channel.
+    /// An empty channel. It starts with little room.
     pub fn new(limits: Limits) -> Budget {
-        Budget { limits, frames: 0, bytes: 0 }
+        let bytes_max = limits::CHANNEL_BYTES_MIN.min(limits.bytes_max);
+        Budget { limits, frames: 0, bytes: 0, bytes_max, pace: Pace::default() }
     }
 
     /// Whether another frame with rows may be sent.
     pub fn has_room(&self) -> bool {
-        self.frames < self.limits.frames_max && self.bytes < self.limits.bytes_max
+        self.frames < self.limits.frames_max && self.bytes < self.bytes_max
     }
 
     /// A frame with rows came in.
@@ -43,18 +65,47 @@ impl Budget {
         self.bytes += size_bytes;
     }
 
-    /// A frame with rows went out. Returns whether the sender, who had to wait, has room again.
-    pub fn remove(&mut self, size_bytes: usize) -> bool {
+    /// A frame with rows went out, at a time since any fixed start. Returns whether the sender, who had to wait, has room again.
+    pub fn remove(&mut self, size_bytes: usize, now: Duration) -> bool {
         let had_room = self.has_room();
         debug_assert!(self.frames > 0 && self.bytes >= size_bytes, "more removed than was added");
         self.frames -= 1;
         self.bytes -= size_bytes;
+        self.measure(now);
+        // The time until the next frame is taken is the receiver's if that frame is here, or comes as soon as the sender hears
+        // that there is room. Otherwise it may be the sender's, and says nothing.
+        self.pace.last = (self.frames > 0 || !had_room).then_some((now, size_bytes));
         !had_room && self.has_room()
+    }
+
+    /// The receiver does not read for a while, or did not: that is not how fast it is.
+    pub fn pause(&mut self) {
+        self.pace.last = None;
     }
 
     /// Bytes of rows that wait.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of rows that may wait at present.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    fn measure(&mut self, now: Duration) {
+        let Some((at, size_bytes)) = self.pace.last else { return };
+        self.pace.bytes += size_bytes;
+        self.pace.time += now.saturating_sub(at);
+        if self.pace.time < MEASURE_MIN && self.pace.bytes < self.bytes_max {
+            return;
+        }
+        let Pace { bytes, time, .. } = std::mem::take(&mut self.pace);
+        let target_us = u128::from(limits::CHANNEL_TARGET_MS) * 1_000;
+        let worth = usize::try_from(bytes as u128 * target_us / time.as_micros().max(1)).unwrap_or(usize::MAX);
+        // By a factor of two at most, so that one odd frame changes little.
+        let least = limits::CHANNEL_BYTES_MIN.min(self.limits.bytes_max);
+        self.bytes_max = worth.clamp(self.bytes_max / 2, self.bytes_max * 2).clamp(least, self.limits.bytes_max);
     }
 }
 
@@ -65,14 +116,64 @@ mod tests {
     #[test]
     fn a_sender_waits_at_either_bound_and_is_told_once() {
         let mut budget = Budget::new(Limits { frames_max: 2, bytes_max: 100 });
+        let now = Duration::ZERO;
         budget.add(10);
         assert!(budget.has_room());
         budget.add(10);
         assert!(!budget.has_room(), "frames are bounded");
         budget.add(500);
-        assert!(!budget.remove(10), "still over in frames and bytes");
-        assert!(!budget.remove(10), "still over in bytes");
-        assert!(budget.remove(500), "room again");
+        assert!(!budget.remove(10, now), "still over in frames and bytes");
+        assert!(!budget.remove(10, now), "still over in bytes");
+        assert!(budget.remove(500, now), "room again");
         assert_eq!(budget.bytes(), 0);
+    }
+
+    /// A sender that fills the channel whenever it may, and a receiver that takes `bytes_per_ms`.
+    fn run(budget: &mut Budget, now: &mut Duration, frame: usize, bytes_per_ms: usize, frames: usize) {
+        for _ in 0..frames {
+            while budget.has_room() {
+                budget.add(frame);
+            }
+            budget.remove(frame, *now);
+            *now += Duration::from_micros((frame * 1_000 / bytes_per_ms) as u64);
+        }
+    }
+
+    #[test]
+    fn the_bound_follows_the_pace_of_the_receiver() {
+        let mut budget = Budget::new(Limits { frames_max: 1 << 20, bytes_max: 8 << 20 });
+        let mut now = Duration::ZERO;
+        assert_eq!(budget.bytes_max(), limits::CHANNEL_BYTES_MIN, "it starts small");
+        run(&mut budget, &mut now, 1 << 20, 400 << 10, 100);
+        assert_eq!(budget.bytes_max(), 8 << 20, "a fast receiver has all the room there is");
+        run(&mut budget, &mut now, 16 << 10, 10 << 10, 10_000);
+        let bound = budget.bytes_max();
+        assert!((900 << 10..=1_100 << 10).contains(&bound), "10 KiB/ms are about 1 MiB in 100 ms, not {bound}");
+        run(&mut budget, &mut now, 2 << 10, 200, 10_000);
+        assert_eq!(budget.bytes_max(), limits::CHANNEL_BYTES_MIN, "a slow one has little, never nothing");
+        run(&mut budget, &mut now, 1 << 20, 400 << 10, 100);
+        assert_eq!(budget.bytes_max(), 8 << 20, "also with frames larger than the bound of which one fits at a time");
+    }
+
+    #[test]
+    fn time_without_frames_or_without_reading_is_not_the_receivers() {
+        let mut budget = Budget::new(Limits { frames_max: 1 << 20, bytes_max: 8 << 20 });
+        let mut now = Duration::ZERO;
+        run(&mut budget, &mut now, 1 << 20, 400 << 10, 100);
+        while budget.frames > 0 {
+            budget.remove(1 << 20, now);
+        }
+        for _ in 0..1_000 {
+            budget.add(100);
+            budget.remove(100, now);
+            now += Duration::from_millis(50);
+        }
+        assert_eq!(budget.bytes_max(), 8 << 20, "the sender had nothing to send");
+        budget.add(100);
+        budget.add(100);
+        budget.remove(100, now);
+        budget.pause();
+        budget.remove(100, now + Duration::from_secs(60));
+        assert_eq!(budget.bytes_max(), 8 << 20, "the channel was blocked");
     }
 }

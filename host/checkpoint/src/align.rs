@@ -48,6 +48,27 @@ pub enum Event {
         /// Index of the channel.
         channel: usize,
     },
+    /// A marker waits in a channel; rows may be before it.
+    Arrived {
+        /// Index of the channel.
+        channel: usize,
+        /// The marker.
+        barrier: Barrier,
+    },
+    /// An unaligned marker is on its way to a channel; rows may be before it that have not come yet either.
+    Announced {
+        /// Index of the channel.
+        channel: usize,
+        /// The marker.
+        barrier: Barrier,
+    },
+    /// The end of a channel waits in it; rows may be before it.
+    EndArrived {
+        /// Index of the channel.
+        channel: usize,
+    },
+    /// The coordinator has waited long enough: this checkpoint goes on unaligned.
+    Unalign(CheckpointId),
 }
 
 /// What the task has to do, in the order given, before it reads on.
@@ -62,6 +83,19 @@ pub enum Action {
     /// It may come with the end of the last input channel, so before the task has told its operators of the end. The task
     /// may do that first or afterwards, as long as the marker goes out before its own end does.
     Snapshot(Barrier),
+    /// Capture the rows of this channel that are before this marker, those that wait and those to come until the marker does. Only
+    /// right after the snapshot that they belong to. The rows are processed as well.
+    Capture {
+        /// Index of the channel.
+        channel: usize,
+        /// The marker.
+        barrier: Barrier,
+    },
+    /// All rows have come that belong to an unaligned checkpoint. Said once for each unaligned snapshot that is not declined or aborted
+    /// first.
+    CaptureDone(CheckpointId),
+    /// The marker of this checkpoint was sent as an aligned one: say on every output channel that it does not wait.
+    Announce(Barrier),
     /// Tell the coordinator that this task will not acknowledge the checkpoint.
     Decline {
         /// The checkpoint.
@@ -157,6 +191,7 @@ impl Aligner {
             Event::Trigger(barrier) => self.on_trigger(barrier, actions),
             Event::Abort(checkpoint) => self.on_abort(checkpoint, actions),
             Event::End { channel } => self.on_end(channel, actions),
+            Event::Arrived { .. } | Event::Announced { .. } | Event::EndArrived { .. } | Event::Unalign(_) => {}
         }
         debug_assert!(self.pending.is_none_or(|pending| pending.missing > 0), "an alignment that waits for nothing");
         debug_assert!(self.open > 0 || self.triggers.is_empty(), "all input is read and a trigger was left unanswered");

@@ -40,6 +40,11 @@ pub struct Config {
     /// Checkpoints in progress at the same time. 0 counts as 1. With more than 1, and tasks in at-least-once mode, a slow
     /// checkpoint may be overtaken by the next, again and again: keep it at 1 there.
     pub max_concurrent: u32,
+    /// A checkpoint that is not acknowledged by all tasks this long after its start goes on unaligned: its markers overtake rows.
+    /// 0: from its start; `None`: never, which is the only choice where tasks are in at-least-once mode. The last checkpoint
+    /// of a job stays aligned. While this is set one checkpoint is in progress at a time, whatever `max_concurrent` says: what
+    /// is captured in flight for one must not wait for a marker that another has made pointless.
+    pub unaligned_after_ms: Option<u64>,
 }
 
 /// What the coordinator is told. Answers of another attempt, and about ids it no longer waits for, are harmless.
@@ -93,11 +98,14 @@ pub enum Event {
         reason: String,
     },
     /// A task has reached the end of all its inputs. It stays alive for checkpoints. A source that only stopped because of a
-    /// stop barrier does not say this.
-    ///
-    /// The only event of a task that does not carry its attempt: the caller must drop those of an older one, which would end
-    /// the job too early.
-    TaskFinished(TaskId),
+    /// stop barrier does not say this. Said again without effect, so a machine that is made anew is told it for every task
+    /// known to have finished.
+    TaskFinished {
+        /// The task.
+        task: TaskId,
+        /// Its attempt.
+        attempt: Attempt,
+    },
 }
 
 /// What has to be done, in the order given.
@@ -105,6 +113,9 @@ pub enum Event {
 pub enum Action {
     /// Tell every task; sources, and tasks that have read all their input, snapshot.
     Trigger(Barrier),
+    /// Tell every task that this checkpoint goes on unaligned. Said once at most, and not where the barrier was unaligned from
+    /// the start.
+    Unalign(CheckpointId),
     /// Tell every task that this checkpoint is given up.
     Abort {
         /// The checkpoint.
@@ -167,6 +178,8 @@ pub struct Completed {
     pub triggered_at_ms: u64,
     /// When its manifest was written.
     pub completed_at_ms: u64,
+    /// Whether its markers were allowed to overtake rows, from the start or later.
+    pub unaligned: bool,
 }
 
 /// The machine. See the module's documentation.
@@ -223,6 +236,7 @@ impl Coordinator {
             return;
         }
         self.time_out(actions);
+        self.unalign(actions);
         self.write_manifest(actions);
         self.trigger(actions);
         debug_assert!(self.pending.len() <= self.concurrent_max());
@@ -236,6 +250,7 @@ impl Coordinator {
         }
         let timeout_ms =
             self.pending.values().filter(|pending| pending.phase == Phase::Collecting).map(|pending| self.expires_ms(pending));
+        let unalign_ms = self.pending.values().filter_map(|pending| self.unalign_ms(pending));
         let start_ms = if self.may_start() {
             match self.last_kind() {
                 Some(_) => self.schedule.retry_ms(),
@@ -244,7 +259,7 @@ impl Coordinator {
         } else {
             None
         };
-        timeout_ms.chain(start_ms).min()
+        timeout_ms.chain(unalign_ms).chain(start_ms).min()
     }
 
     /// Checkpoints in progress, oldest first.
@@ -300,8 +315,8 @@ impl Coordinator {
             Event::PersistFailed { task, attempt, checkpoint, reason } if attempt == self.attempt => {
                 self.fail_collecting(checkpoint, AbortReason::PersistFailed { task, reason }, actions);
             }
-            Event::TaskFinished(task) => self.finished.insert(task),
-            Event::Acknowledged { .. } | Event::Declined { .. } | Event::PersistFailed { .. } => {}
+            Event::TaskFinished { task, attempt } if attempt == self.attempt => self.finished.insert(task),
+            Event::Acknowledged { .. } | Event::Declined { .. } | Event::PersistFailed { .. } | Event::TaskFinished { .. } => {}
             Event::ManifestWritten(checkpoint) => self.manifest_written(checkpoint, actions),
             Event::ManifestFailed { checkpoint, reason } => {
                 if self.phase(checkpoint) == Some(Phase::Writing) {
@@ -330,7 +345,8 @@ impl Coordinator {
         self.failures_in_row = 0;
         self.completed += 1;
         let triggered_at_ms = pending.since_ms();
-        self.last_completed = Some(Completed { checkpoint, kind, triggered_at_ms, completed_at_ms: self.now_ms });
+        let unaligned = pending.is_unaligned();
+        self.last_completed = Some(Completed { checkpoint, kind, triggered_at_ms, completed_at_ms: self.now_ms, unaligned });
         let older: Vec<CheckpointId> = self.pending.range(..checkpoint).map(|(older, _)| *older).collect();
         for older in older {
             self.give_up(older, AbortReason::Subsumed { by: checkpoint }, actions);
@@ -355,6 +371,17 @@ impl Coordinator {
                 missing: pending.missing().collect(),
             };
             self.fail(checkpoint, reason, actions);
+        }
+    }
+
+    fn unalign(&mut self, actions: &mut Vec<Action>) {
+        let due = |pending: &Pending| self.unalign_ms(pending).is_some_and(|due_ms| due_ms <= self.now_ms);
+        let due: Vec<CheckpointId> = self.pending.values().filter(|pending| due(pending)).map(Pending::checkpoint).collect();
+        for checkpoint in due {
+            if let Some(pending) = self.pending.get_mut(&checkpoint) {
+                pending.unaligned = true;
+                actions.push(Action::Unalign(checkpoint));
+            }
         }
     }
 
@@ -428,9 +455,12 @@ impl Coordinator {
         let checkpoint = self.next_id;
         self.next_id = CheckpointId(checkpoint.0 + 1);
         self.schedule.started(self.now_ms);
-        self.pending.insert(checkpoint, Pending::new(checkpoint, kind, self.now_ms, self.finished.len()));
+        let mut pending = Pending::new(checkpoint, kind, self.now_ms, self.finished.len());
+        pending.unaligned = kind == CompletionKind::Checkpoint && self.config.unaligned_after_ms == Some(0);
+        let unaligned = pending.unaligned;
+        self.pending.insert(checkpoint, pending);
         let barrier_kind = if kind == CompletionKind::Stop { BarrierKind::Stop } else { BarrierKind::Checkpoint };
-        actions.push(Action::Trigger(Barrier { attempt: self.attempt, checkpoint, kind: barrier_kind }));
+        actions.push(Action::Trigger(Barrier { attempt: self.attempt, checkpoint, kind: barrier_kind, unaligned }));
     }
 
     /// Whether there is room for one more. Nothing is started beside the last checkpoint.
@@ -452,8 +482,15 @@ impl Coordinator {
         pending.since_ms().saturating_add(self.config.timeout_ms.max(1))
     }
 
+    /// When a checkpoint that is being aligned stops to be.
+    fn unalign_ms(&self, pending: &Pending) -> Option<u64> {
+        let may = pending.phase == Phase::Collecting && pending.kind() == CompletionKind::Checkpoint && !pending.unaligned;
+        let after_ms = self.config.unaligned_after_ms.filter(|_| may)?;
+        Some(pending.since_ms().saturating_add(after_ms))
+    }
+
     fn concurrent_max(&self) -> usize {
-        self.config.max_concurrent.max(1) as usize
+        if self.config.unaligned_after_ms.is_some() { 1 } else { self.config.max_concurrent.max(1) as usize }
     }
 }
 

@@ -20,4 +20,7 @@ pub struct Barrier {
     pub checkpoint: CheckpointId,
     /// What else it asks for.
     pub kind: BarrierKind,
+    /// It overtakes rows: what waits before it in a channel is captured, not waited for. Either from its start, or since
+    /// the alignment took too long.
+    pub unaligned: bool,
 }

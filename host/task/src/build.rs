@@ -5,21 +5,23 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender as MailboxSender, channel};
 
 use serde_json::Value;
-use weir_channel::Watermarks;
+use weir_channel::{Frame, Watermarks};
 use weir_checkpoint::align::{Aligner, Mode};
 use weir_connectors::{EventTime, Sink, Source, WatermarkGenerator};
 use weir_model::{Attempt, KeyGroupRange, OperatorUid, TaskId, Timestamp};
 
 use crate::TaskError;
 use crate::chain::{Chain, Node, NodeKind, OnReject, Target};
+use crate::clock::Clock;
 use crate::gate::Gate;
-use crate::operator::{InstanceFactory, Operator, RestoredInstance};
+use crate::operator::{InstanceFactory, Meters, Operator, RestoredInstance};
 use crate::report::{Control, Outlet};
 use crate::router::Router;
 use crate::signal::Signal;
 use crate::source::SourceHead;
 use crate::stats::{TaskStats, VertexStats};
 use crate::task::{Head, Run, Task};
+use crate::work::Restored;
 
 /// What a task starts with.
 pub enum HeadSpec {
@@ -46,7 +48,20 @@ pub enum HeadSpec {
         gate: Gate,
         /// Input of the first node that each channel belongs to.
         inputs: Vec<u32>,
+        /// In-flight data of a checkpoint, worked off before anything from the gate, in this order.
+        restored: Vec<RestoredInFlight>,
     },
+}
+
+/// In-flight data that comes back from a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredInFlight {
+    /// Input of the first node that it belongs to.
+    pub input: u32,
+    /// Of a keyed operator's instances, those that `Rows` frames have to reach; `None`: all of them.
+    pub groups: Option<KeyGroupRange>,
+    /// Frames with rows, in order.
+    pub frames: Vec<Frame>,
 }
 
 /// How the instances of an operator are divided.
@@ -118,6 +133,8 @@ pub struct TaskSpec {
     pub outlet: Box<dyn Outlet>,
     /// Its counts.
     pub stats: Arc<TaskStats>,
+    /// The time it goes by.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// How a worker speaks to a running task.
@@ -139,19 +156,30 @@ impl TaskHandle {
 impl TaskSpec {
     /// Makes the task. Instances and positions of a checkpoint are put in place; nothing runs yet.
     pub fn build(self) -> Result<(Task, TaskHandle), TaskError> {
-        let nodes = self.nodes.into_iter().map(|node| node.build(&self.stats)).collect::<Result<Vec<Node>, TaskError>>()?;
+        let meters = Meters { clock: self.clock.clone(), stats: self.stats.clone() };
+        let nodes = self.nodes.into_iter().map(|node| node.build(&meters)).collect::<Result<Vec<Node>, TaskError>>()?;
         let (head, channels) = match self.head {
             HeadSpec::Source { uid, source, event_time, generator, targets, stats, restore } => {
-                let mut head = SourceHead::new(uid, source, event_time, generator, targets, stats);
+                let mut head = SourceHead::new(uid, source, event_time, generator, targets, stats, self.clock.clone());
                 if let Some((splits, max)) = restore {
                     head.restore(&splits, max)?;
                 }
                 (Head::Source(Box::new(head)), 0)
             }
-            HeadSpec::Gate { gate, inputs } => {
+            HeadSpec::Gate { mut gate, inputs, restored } => {
+                gate.set_clock(self.clock.clone());
                 let channels = gate.len();
                 debug_assert_eq!(channels, inputs.len(), "every channel belongs to an input");
-                (Head::Gate { gate, inputs, watermarks: Watermarks::new(channels), idle: false }, channels)
+                (
+                    Head::Gate {
+                        gate,
+                        inputs,
+                        watermarks: Watermarks::new(channels),
+                        idle: false,
+                        restored: Restored::new(restored),
+                    },
+                    channels,
+                )
             }
         };
         #[allow(clippy::disallowed_methods, reason = "a worker says a few words per checkpoint and must never wait for a task")]
@@ -166,6 +194,7 @@ impl TaskSpec {
             signal: self.signal.clone(),
             outlet: self.outlet,
             stats: self.stats,
+            clock: self.clock,
             run: Run::default(),
         };
         Ok((task, TaskHandle { mailbox, signal: self.signal }))
@@ -173,13 +202,13 @@ impl TaskSpec {
 }
 
 impl NodeSpec {
-    fn build(self, task: &Arc<TaskStats>) -> Result<Node, TaskError> {
+    fn build(self, meters: &Meters) -> Result<Node, TaskError> {
         let kind = match self.work {
             NodeWork::Sink(sink) => NodeKind::Sink(sink),
             NodeWork::Operator { factory, instances, restored } => {
                 let mut operator = match instances {
-                    Instances::Keyed { groups, .. } => Operator::keyed(self.uid.clone(), factory, groups, task.clone()),
-                    Instances::Single(index) => Operator::single(self.uid.clone(), factory, index, task.clone()),
+                    Instances::Keyed { groups, .. } => Operator::keyed(self.uid.clone(), factory, groups, meters.clone()),
+                    Instances::Single(index) => Operator::single(self.uid.clone(), factory, index, meters.clone()),
                 };
                 operator.restore(restored);
                 if matches!(instances, Instances::Single(_) | Instances::Keyed { eager: true, .. }) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_channel::Frame;
 use weir_connectors::Sink;
-use weir_model::{Batch, BatchRef, CheckpointId, KeyGroup, OperatorUid, Timestamp};
+use weir_model::{Barrier, Batch, BatchRef, CheckpointId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp};
 use weir_sandbox::{Emitted, Rejection};
 
 use crate::TaskError;
@@ -144,6 +144,23 @@ impl Chain {
         match &self.nodes[node].kind {
             NodeKind::Sink(_) => 1,
             NodeKind::Operator(operator) => operator.slots(),
+        }
+    }
+
+    /// The slots of a node that rows for these key groups go to, or for all.
+    pub(crate) fn slots_of(&self, node: usize, groups: Option<KeyGroupRange>) -> std::ops::Range<usize> {
+        match groups {
+            Some(groups) if !groups.is_empty() => self.slot_of(node, groups.start)..self.slot_of(node, groups.end - 1) + 1,
+            Some(_) => 0..0,
+            None => 0..self.slots(node),
+        }
+    }
+
+    /// The key groups of some slots of a node, where they are not all there is.
+    pub(crate) fn groups_of(&self, node: usize, slots: std::ops::Range<usize>) -> Option<KeyGroupRange> {
+        match &self.nodes[node].kind {
+            NodeKind::Operator(operator) if slots != (0..operator.slots()) => operator.groups_of(slots),
+            NodeKind::Operator(_) | NodeKind::Sink(_) => None,
         }
     }
 
@@ -298,8 +315,13 @@ impl Chain {
     }
 
     /// Sends a barrier out of the task, after everything still held, beyond the channels' bounds if need be.
-    pub(crate) fn send_barrier(&mut self, frame: &Frame) {
-        self.routers.iter_mut().for_each(|router| router.send_barrier(frame));
+    pub(crate) fn send_barrier(&mut self, barrier: Barrier) {
+        self.routers.iter_mut().for_each(|router| router.send_barrier(barrier));
+    }
+
+    /// Says out of the task that a barrier, which was sent, does not wait for the rows before it.
+    pub(crate) fn announce(&mut self, barrier: Barrier) {
+        self.routers.iter_mut().for_each(|router| router.announce(barrier));
     }
 
     /// Begins the snapshot of every node. Gives what the sinks have yet to make durable.

@@ -1,62 +1,127 @@
 //! The input of a task: one bounded queue per channel under one lock.
 //!
 //! A producer waits for room in its own channel only, so one slow consumer never stops its neighbours. A gate owns its
-//! queues; it knows nothing of what frames mean.
+//! queues, notes which markers and ends have come into them, and captures rows on their way when told to; it decides nothing and
+//! knows nothing of what rows mean.
+//!
+//! The same gate, with one channel, is where frames wait for a writer to another process.
 
-use std::collections::VecDeque;
+mod channel;
+mod sender;
+
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
-use weir_channel::{Budget, Frame, Limits};
+use parking_lot::{Mutex, MutexGuard};
+use weir_channel::{Frame, Limits};
+use weir_checkpoint::align::Event;
+use weir_model::Barrier;
 
-use crate::signal::Signal;
+use crate::clock::{Clock, SystemClock};
+use crate::signal::Wake;
+use channel::{Channel, Pushed};
+pub use sender::{Announcer, Sender};
 
-#[derive(Debug)]
-struct Channel {
-    frames: VecDeque<Frame>,
-    budget: Budget,
-    /// Set while an aligned barrier holds the channel back.
-    blocked: bool,
-    sender: Arc<Signal>,
+#[derive(Debug, Default)]
+struct Queues {
+    channels: Vec<Channel>,
+    /// Markers and ends that have come into the queues or were announced, and that nobody has been told of.
+    arrivals: Vec<Event>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    channels: Mutex<Vec<Channel>>,
-    receiver: Arc<Signal>,
+    queues: Mutex<Queues>,
+    /// Whether `arrivals` holds anything, so that who looks every time takes the lock only when there is something.
+    has_arrivals: AtomicBool,
+    receiver: Arc<dyn Wake>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock()
+    }
+}
+
+impl Queues {
+    fn push(&mut self, channel: usize, frame: Frame, shared: &Shared) {
+        let arrival = match self.channels[channel].push(frame) {
+            Pushed::Frame => return,
+            Pushed::Marker(barrier) => Event::Arrived { channel, barrier },
+            Pushed::End => Event::EndArrived { channel },
+        };
+        self.arrived(arrival, shared);
+    }
+
+    fn announced(&mut self, channel: usize, barrier: Barrier, shared: &Shared) {
+        self.arrived(Event::Announced { channel, barrier }, shared);
+    }
+
+    fn arrived(&mut self, arrival: Event, shared: &Shared) {
+        self.arrivals.push(arrival);
+        shared.has_arrivals.store(true, Ordering::Release);
+    }
+
+    /// Forgets arrivals that reading has made pointless. Keeps the list short where nobody asks for it.
+    fn reached(&mut self, channel: usize, frame: &Frame) {
+        match frame {
+            Frame::Barrier(read) => self.arrivals.retain(|arrival| match arrival {
+                Event::Arrived { channel: of, barrier } => *of != channel || barrier != read,
+                _ => true,
+            }),
+            Frame::End => self.arrivals.retain(|arrival| *arrival != Event::EndArrived { channel }),
+            _ => {}
+        }
+    }
 }
 
 /// The receiving side of all channels into a task.
-#[derive(Debug)]
 pub struct Gate {
     shared: Arc<Shared>,
     next: usize,
+    clock: Arc<dyn Clock>,
 }
 
-/// The sending side of one channel. Frames that found no room wait here, in order.
-#[derive(Debug)]
-pub struct Sender {
-    gate: Arc<Shared>,
-    channel: usize,
-    overflow: VecDeque<Frame>,
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("shared", &self.shared).field("next", &self.next).finish_non_exhaustive()
+    }
 }
 
 impl Gate {
-    /// A gate without channels for the task that waits on `receiver`.
-    pub fn new(receiver: Arc<Signal>) -> Gate {
-        Gate { shared: Arc::new(Shared { channels: Mutex::new(Vec::new()), receiver }), next: 0 }
+    /// A gate without channels. `receiver` is woken when something has come.
+    pub fn new(receiver: Arc<dyn Wake>) -> Gate {
+        let shared = Shared { queues: Mutex::default(), has_arrivals: AtomicBool::new(false), receiver };
+        Gate { shared: Arc::new(shared), next: 0, clock: Arc::new(SystemClock::default()) }
     }
 
-    /// Adds a channel from the task that waits on `sender`.
-    pub fn connect(&mut self, sender: Arc<Signal>, limits: Limits) -> Sender {
-        let mut channels = self.shared.channels.lock();
-        channels.push(Channel { frames: VecDeque::new(), budget: Budget::new(limits), blocked: false, sender });
-        Sender { gate: self.shared.clone(), channel: channels.len() - 1, overflow: VecDeque::new() }
+    /// The time by which the gate measures how fast its channels are read. A task's gate has the task's clock.
+    pub(crate) fn set_clock(&mut self, clock: Arc<dyn Clock>) {
+        self.clock = clock;
+    }
+
+    /// Adds a channel. `sender` is woken when there is room again after there was none.
+    pub fn connect(&mut self, sender: Arc<dyn Wake>, limits: Limits) -> Sender {
+        let mut queues = self.shared.lock();
+        queues.channels.push(Channel::new(sender, limits));
+        Sender::new(self.shared.clone(), queues.channels.len() - 1)
+    }
+
+    /// Where it is said that markers are on their way from other processes.
+    pub fn announcer(&self) -> Announcer {
+        Announcer::new(self.shared.clone())
+    }
+
+    /// Barriers that the senders have said do not wait, and that were not given here before: for whoever writes the frames of
+    /// this gate to another process, which has to be told aside from the frames.
+    pub fn take_announcements(&mut self) -> Vec<Barrier> {
+        self.shared.lock().channels.iter_mut().filter_map(Channel::take_said).collect()
     }
 
     /// Number of channels.
     pub fn len(&self) -> usize {
-        self.shared.channels.lock().len()
+        self.shared.lock().channels.len()
     }
 
     /// Whether there is no channel.
@@ -66,17 +131,13 @@ impl Gate {
 
     /// The next frame of a channel that is not blocked, channel by channel in turn.
     pub fn poll(&mut self) -> Option<(usize, Frame)> {
-        let mut channels = self.shared.channels.lock();
-        let count = channels.len();
+        let mut queues = self.shared.queues.lock();
+        let count = queues.channels.len();
         for offset in 0..count {
             let index = (self.next + offset) % count;
-            let channel = &mut channels[index];
-            if channel.blocked {
-                continue;
-            }
-            let Some(frame) = channel.frames.pop_front() else { continue };
-            if frame.rows_len() > 0 && channel.budget.remove(frame.size_bytes()) {
-                channel.sender.notify();
+            let Some(frame) = queues.channels[index].pop(|| self.clock.now()) else { continue };
+            if !queues.arrivals.is_empty() {
+                queues.reached(index, &frame);
             }
             self.next = (index + 1) % count;
             return Some((index, frame));
@@ -84,129 +145,43 @@ impl Gate {
         None
     }
 
+    /// Moves what has come into the queues, and was not told yet, to the end of `events`. Costs nothing where there is nothing.
+    pub(crate) fn take_arrivals(&mut self, events: &mut Vec<Event>) {
+        if self.shared.has_arrivals.load(Ordering::Acquire) {
+            let mut queues = self.shared.lock();
+            events.append(&mut queues.arrivals);
+            self.shared.has_arrivals.store(false, Ordering::Release);
+        }
+    }
+
     /// Holds a channel back, or lets it go on.
-    pub fn set_blocked(&mut self, channel: usize, blocked: bool) {
-        self.shared.channels.lock()[channel].blocked = blocked;
+    pub(crate) fn set_blocked(&mut self, channel: usize, blocked: bool) {
+        self.shared.lock().channels[channel].set_blocked(blocked);
+    }
+
+    /// Captures the rows of a channel that are before the marker of this checkpoint: those that wait, and those that come until
+    /// the marker does.
+    pub(crate) fn capture(&mut self, channel: usize, barrier: Barrier) {
+        self.shared.lock().channels[channel].capture(barrier);
+    }
+
+    /// Ends all captures. Gives what they got, by channel, those without rows left out.
+    pub(crate) fn take_captured(&mut self) -> Vec<(usize, Vec<Frame>)> {
+        let mut queues = self.shared.lock();
+        let captured = queues.channels.iter_mut().map(Channel::take_captured).enumerate();
+        captured.filter(|(_, frames)| !frames.is_empty()).collect()
     }
 
     /// Bytes of rows that wait in all channels.
     pub fn queued_bytes(&self) -> usize {
-        self.shared.channels.lock().iter().map(|channel| channel.budget.bytes()).sum()
-    }
-}
-
-impl Sender {
-    /// Sends a frame, or keeps it in the overflow where the channel has no room. Frames without rows take no room and
-    /// still keep their place.
-    pub fn send(&mut self, frame: Frame) {
-        self.overflow.push_back(frame);
-        self.drain(false);
+        self.shared.lock().channels.iter().map(Channel::bytes).sum()
     }
 
-    /// Sends the frame and all before it beyond the channel's bound.
-    pub fn send_beyond_bound(&mut self, frame: Frame) {
-        self.overflow.push_back(frame);
-        self.drain(true);
-    }
-
-    /// Tries again to send what waits in the overflow. Returns whether all is sent.
-    pub fn flush(&mut self) -> bool {
-        self.drain(false);
-        self.overflow.is_empty()
-    }
-
-    /// Whether nothing waits in the overflow.
-    pub fn is_flushed(&self) -> bool {
-        self.overflow.is_empty()
-    }
-
-    fn drain(&mut self, beyond_bound: bool) {
-        if self.overflow.is_empty() {
-            return;
-        }
-        let mut sent = false;
-        {
-            let mut channels = self.gate.channels.lock();
-            let channel = &mut channels[self.channel];
-            while let Some(frame) = self.overflow.pop_front() {
-                if frame.rows_len() > 0 {
-                    if !beyond_bound && !channel.budget.has_room() {
-                        self.overflow.push_front(frame);
-                        break;
-                    }
-                    channel.budget.add(frame.size_bytes());
-                }
-                channel.frames.push_back(frame);
-                sent = true;
-            }
-        }
-        if sent {
-            self.gate.receiver.notify();
-        }
+    /// Bytes of rows that may wait in a channel at present.
+    pub fn bytes_max(&self, channel: usize) -> usize {
+        self.shared.lock().channels[channel].bytes_max()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use weir_model::Batch;
-
-    fn rows(n: i64) -> Frame {
-        let mut batch = Batch::default();
-        batch.push(n, b"", b"x");
-        Frame::Rows(Arc::new(batch))
-    }
-
-    fn gate(channels: usize) -> (Gate, Vec<Sender>) {
-        let mut gate = Gate::new(Arc::default());
-        let limits = Limits { frames_max: 2, bytes_max: 1 << 20 };
-        let senders = (0..channels).map(|_| gate.connect(Arc::default(), limits)).collect();
-        (gate, senders)
-    }
-
-    #[test]
-    fn frames_keep_their_order_through_a_full_channel() {
-        let (mut gate, mut senders) = gate(1);
-        (0..5).for_each(|n| senders[0].send(rows(n)));
-        senders[0].send(Frame::Watermark(9));
-        assert!(!senders[0].is_flushed(), "two frames fit");
-        let mut seen = Vec::new();
-        while let Some((_, frame)) = gate.poll() {
-            seen.push(frame);
-            senders[0].flush();
-        }
-        assert_eq!(seen, [rows(0), rows(1), rows(2), rows(3), rows(4), Frame::Watermark(9)]);
-    }
-
-    #[test]
-    fn a_full_or_blocked_channel_does_not_stop_the_others() {
-        let (mut gate, mut senders) = gate(2);
-        (0..3).for_each(|n| senders[0].send(rows(n)));
-        senders[1].send(rows(7));
-        gate.set_blocked(0, true);
-        assert_eq!(gate.poll(), Some((1, rows(7))));
-        assert_eq!(gate.poll(), None);
-        gate.set_blocked(0, false);
-        assert_eq!(gate.poll(), Some((0, rows(0))));
-    }
-
-    #[test]
-    fn channels_are_read_in_turn() {
-        let (mut gate, mut senders) = gate(2);
-        for sender in &mut senders {
-            sender.send(rows(0));
-            sender.send(rows(1));
-        }
-        let order: Vec<usize> = std::iter::from_fn(|| gate.poll().map(|(channel, _)| channel)).collect();
-        assert_eq!(order, [0, 1, 0, 1]);
-    }
-
-    #[test]
-    fn what_a_task_still_holds_goes_beyond_the_bound_before_its_barrier() {
-        let (mut gate, mut senders) = gate(1);
-        (0..4).for_each(|n| senders[0].send(rows(n)));
-        senders[0].send_beyond_bound(Frame::End);
-        assert!(senders[0].is_flushed());
-        assert_eq!(std::iter::from_fn(|| gate.poll()).count(), 5);
-    }
-}
+mod tests;

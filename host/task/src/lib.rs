@@ -6,6 +6,7 @@
 
 mod build;
 mod chain;
+mod clock;
 mod dead_letter;
 mod error;
 mod gate;
@@ -13,18 +14,22 @@ mod operator;
 mod report;
 mod router;
 mod signal;
+mod snapshot;
 mod source;
 mod stats;
 mod task;
 mod work;
 
-pub use build::{HeadSpec, Instances, NodeSpec, NodeWork, TaskHandle, TaskSpec};
+pub use build::{HeadSpec, Instances, NodeSpec, NodeWork, RestoredInFlight, TaskHandle, TaskSpec};
 pub use chain::{OnReject, Target};
+pub use clock::{Clock, SystemClock};
 pub use error::TaskError;
-pub use gate::{Gate, Sender};
+pub use gate::{Announcer, Gate, Sender};
 pub use operator::{Instance, InstanceFactory, RestoredInstance};
-pub use report::{Control, Outlet, Prepare, Report, SnapshotPart, SourceState, TaskState};
+pub use report::{
+    CapturedState, Control, InFlight, InFlightSource, Outlet, Prepare, Report, SnapshotPart, SourceState, TaskState,
+};
 pub use router::Router;
-pub use signal::Signal;
+pub use signal::{Signal, Wake};
 pub use stats::{Histogram, TaskStats, VertexStats};
-pub use task::Task;
+pub use task::{Task, Turn};

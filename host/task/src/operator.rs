@@ -4,14 +4,16 @@
 //! of the loop, whichever comes first, so no pause is longer than one instance's dirty pages.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_model::{
     Batch, BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_START, limits,
 };
-use weir_sandbox::{CallError, Capture, Emitted, Rejection, SandboxError};
+use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
 
 use crate::TaskError;
+use crate::clock::Clock;
+use crate::report::CapturedState;
 use crate::stats::TaskStats;
 
 /// One instance, as a task sees it.
@@ -23,7 +25,7 @@ pub trait Instance: Send {
     /// All inputs have ended.
     fn finish(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), CallError>;
     /// What changed since the last completed checkpoint.
-    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Capture>, SandboxError>;
+    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError>;
     /// A checkpoint is complete.
     fn checkpoint_completed(&mut self, checkpoint: CheckpointId);
 }
@@ -41,11 +43,12 @@ impl Instance for weir_sandbox::Instance {
         weir_sandbox::Instance::finish(self, emitted)
     }
 
-    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Capture>, SandboxError> {
+    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError> {
         if self.is_stateless() {
             return Ok(None);
         }
-        weir_sandbox::Instance::capture(self, checkpoint).map(Some)
+        let capture = weir_sandbox::Instance::capture(self, checkpoint)?;
+        Ok(Some(Box::new(capture)))
     }
 
     fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
@@ -77,10 +80,17 @@ pub struct RestoredInstance {
     pub finished: bool,
 }
 
+/// What an operator measures with.
+#[derive(Clone)]
+pub(crate) struct Meters {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) stats: Arc<TaskStats>,
+}
+
 /// One captured instance.
 pub(crate) struct Captured {
     pub(crate) id: InstanceId,
-    pub(crate) capture: Option<Capture>,
+    pub(crate) capture: Option<Box<dyn CapturedState>>,
     pub(crate) watermark: Timestamp,
     pub(crate) finished: bool,
 }
@@ -117,6 +127,7 @@ pub(crate) struct Operator {
     /// Nanoseconds a row takes, from which the rows of a call follow.
     row_ns: f64,
     scratch: Batch,
+    clock: Arc<dyn Clock>,
     stats: Arc<TaskStats>,
 }
 
@@ -135,21 +146,16 @@ pub(crate) struct Call<'a> {
 
 impl Operator {
     /// A keyed operator has an instance per owned key group, made when its first row comes.
-    pub(crate) fn keyed(
-        uid: OperatorUid,
-        factory: Arc<dyn InstanceFactory>,
-        groups: KeyGroupRange,
-        stats: Arc<TaskStats>,
-    ) -> Operator {
-        Operator::new(uid, factory, Keys::Groups(groups), groups.len(), stats)
+    pub(crate) fn keyed(uid: OperatorUid, factory: Arc<dyn InstanceFactory>, groups: KeyGroupRange, meters: Meters) -> Operator {
+        Operator::new(uid, factory, Keys::Groups(groups), groups.len(), meters)
     }
 
     /// Any other operator has one instance.
-    pub(crate) fn single(uid: OperatorUid, factory: Arc<dyn InstanceFactory>, subtask: u32, stats: Arc<TaskStats>) -> Operator {
-        Operator::new(uid, factory, Keys::Subtask(subtask), 1, stats)
+    pub(crate) fn single(uid: OperatorUid, factory: Arc<dyn InstanceFactory>, subtask: u32, meters: Meters) -> Operator {
+        Operator::new(uid, factory, Keys::Subtask(subtask), 1, meters)
     }
 
-    fn new(uid: OperatorUid, factory: Arc<dyn InstanceFactory>, keys: Keys, slots: usize, stats: Arc<TaskStats>) -> Operator {
+    fn new(uid: OperatorUid, factory: Arc<dyn InstanceFactory>, keys: Keys, slots: usize, meters: Meters) -> Operator {
         Operator {
             uid,
             factory,
@@ -160,7 +166,8 @@ impl Operator {
             watermark: WATERMARK_START,
             row_ns: 1_000.0,
             scratch: Batch::default(),
-            stats,
+            clock: meters.clock,
+            stats: meters.stats,
         }
     }
 
@@ -200,6 +207,16 @@ impl Operator {
         }
     }
 
+    /// The key groups of some slots, where slots are key groups.
+    pub(crate) fn groups_of(&self, slots: std::ops::Range<usize>) -> Option<KeyGroupRange> {
+        match self.keys {
+            Keys::Groups(groups) => {
+                Some(KeyGroupRange { start: groups.start + slots.start as u16, end: groups.start + slots.end as u16 })
+            }
+            Keys::Subtask(_) => None,
+        }
+    }
+
     /// Number of slots; broadcast rows go to each.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
@@ -219,7 +236,7 @@ impl Operator {
         if count == 0 {
             return Ok(0);
         }
-        let started = Instant::now();
+        let started = self.clock.now();
         let part = if count == rows.len() {
             rows
         } else {
@@ -241,7 +258,8 @@ impl Operator {
             rejection.row += first as u32;
             call.rejections.push(rejection);
         }
-        self.learn(count, started.elapsed());
+        let took = self.clock.now().saturating_sub(started);
+        self.learn(count, took);
         Ok(count)
     }
 
@@ -370,9 +388,9 @@ impl Operator {
     fn capture_if_due(&mut self, slot: usize) -> Result<(), TaskError> {
         match &self.capturing {
             Some(capturing) if !capturing.done[slot] => {
-                let started = Instant::now();
+                let started = self.clock.now();
                 self.capture(slot)?;
-                self.stats.pauses.record(started.elapsed());
+                self.stats.pauses.record(self.clock.now().saturating_sub(started));
                 Ok(())
             }
             _ => Ok(()),

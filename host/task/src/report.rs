@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use weir_channel::Frame;
 use weir_checkpoint::align::DeclineReason;
 use weir_connectors::ConnectorError;
-use weir_model::{Barrier, CheckpointId, InstanceId, OperatorUid, TaskId, Timestamp};
-use weir_sandbox::Capture;
+use weir_model::{Barrier, CheckpointId, InstanceId, KeyGroupRange, OperatorUid, TaskId, Timestamp};
 
 use crate::TaskError;
 
@@ -15,6 +15,8 @@ use crate::TaskError;
 pub enum Control {
     /// A checkpoint has begun. Goes to every task: sources act on it, the others when their inputs have ended.
     Trigger(Barrier),
+    /// A checkpoint goes on unaligned: what waits before its markers is captured, not waited for.
+    Unalign(CheckpointId),
     /// A checkpoint is dead.
     Abort(CheckpointId),
     /// A checkpoint is complete: its manifest is written. Carries what the task's sinks have to commit.
@@ -52,7 +54,45 @@ pub struct SourceState {
     pub event_time_max: Timestamp,
 }
 
-/// A piece of a task's snapshot. `Begin`, any number of `Instance`s, `End`; or `Abandon` instead of the rest.
+/// State that was taken from an instance and is not encoded yet. Encoding may take long, so it is done off the data path.
+pub trait CapturedState: Send {
+    /// Bytes held, before compression.
+    fn raw_bytes(&self) -> usize;
+    /// The state as bytes to store.
+    fn encode(&self) -> Vec<u8>;
+}
+
+impl CapturedState for weir_sandbox::Capture {
+    fn raw_bytes(&self) -> usize {
+        weir_sandbox::Capture::raw_bytes(self)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        weir_sandbox::Capture::encode(self)
+    }
+}
+
+/// Where captured in-flight data was on its way from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum InFlightSource {
+    /// The channel of this index in the task's gate.
+    Channel(usize),
+    /// What a restore had put before the channels: its index in [`crate::HeadSpec::Gate`]'s list.
+    Restored(usize),
+}
+
+/// Frames that were on their way to a task at a barrier: received after a restore before anything else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    /// Where they come from.
+    pub source: InFlightSource,
+    /// Of a keyed operator's instances, those that `Rows` frames still have to reach; `None`: all of them.
+    pub groups: Option<KeyGroupRange>,
+    /// Frames with rows (`Rows` or `Keyed`), in order.
+    pub frames: Vec<Frame>,
+}
+
+/// A piece of a task's snapshot. `Begin`, any number of `Instance`s and `InFlight`s, `End`; or `Abandon` instead of the rest.
 pub enum SnapshotPart {
     /// The barrier was reached.
     Begin {
@@ -72,11 +112,18 @@ pub enum SnapshotPart {
         /// Which of its instances.
         instance: InstanceId,
         /// What changed since the last completed checkpoint; nothing if the instance was not called.
-        capture: Option<Capture>,
+        capture: Option<Box<dyn CapturedState>>,
         /// The last watermark it was told.
         watermark: Timestamp,
         /// It was told that all inputs have ended.
         finished: bool,
+    },
+    /// Rows on their way at the barrier. The order of the pieces of one source is the order of its frames.
+    InFlight {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The rows.
+        pieces: Vec<InFlight>,
     },
     /// Nothing more belongs to the snapshot.
     End {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use weir_channel::Frame;
-use weir_model::{Batch, Partitioner, limits};
+use weir_model::{Barrier, Batch, Partitioner, limits};
 
 use crate::gate::Sender;
 
@@ -93,10 +93,19 @@ impl Router {
         self.senders.iter_mut().for_each(|sender| sender.send(frame.clone()));
     }
 
-    /// Sends a barrier to every subtask, beyond the channels' bounds if need be, after all rows before it.
-    pub fn send_barrier(&mut self, frame: &Frame) {
+    /// Sends a barrier to every subtask, beyond the channels' bounds if need be, after all rows before it. An unaligned one
+    /// is announced as well.
+    pub fn send_barrier(&mut self, barrier: Barrier) {
         self.flush();
-        self.senders.iter_mut().for_each(|sender| sender.send_beyond_bound(frame.clone()));
+        self.senders.iter_mut().for_each(|sender| sender.send_beyond_bound(Frame::Barrier(barrier)));
+        if barrier.unaligned {
+            self.announce(barrier);
+        }
+    }
+
+    /// Says to every subtask that this barrier, which was sent, does not wait for the rows before it.
+    pub fn announce(&mut self, barrier: Barrier) {
+        self.senders.iter_mut().for_each(|sender| sender.announce(barrier));
     }
 
     /// Tries to send what found no room. Returns whether all is sent.
@@ -133,11 +142,12 @@ impl Router {
 mod tests {
     use super::*;
     use crate::gate::Gate;
+    use crate::signal::Signal;
     use weir_channel::Limits;
 
     fn gates(count: usize) -> (Vec<Gate>, Vec<Sender>) {
-        let mut gates: Vec<Gate> = (0..count).map(|_| Gate::new(Arc::default())).collect();
-        let senders = gates.iter_mut().map(|gate| gate.connect(Arc::default(), Limits::default())).collect();
+        let mut gates: Vec<Gate> = (0..count).map(|_| Gate::new(Arc::new(Signal::default()))).collect();
+        let senders = gates.iter_mut().map(|gate| gate.connect(Arc::new(Signal::default()), Limits::default())).collect();
         (gates, senders)
     }
 
@@ -176,9 +186,11 @@ mod tests {
         let (mut gates, senders) = gates(1);
         let mut router = Router::forward(senders.into_iter().next().unwrap());
         router.push(&mut batch(0..3));
-        router.send_barrier(&Frame::End);
+        let (attempt, checkpoint) = (weir_model::Attempt(1), weir_model::CheckpointId(1));
+        let barrier = Barrier { attempt, checkpoint, kind: weir_model::BarrierKind::Checkpoint, unaligned: false };
+        router.send_barrier(barrier);
         assert!(matches!(gates[0].poll(), Some((0, Frame::Rows(_)))));
-        assert!(matches!(gates[0].poll(), Some((0, Frame::End))));
+        assert_eq!(gates[0].poll(), Some((0, Frame::Barrier(barrier))));
     }
 
     #[test]

@@ -5,6 +5,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+/// Whoever may have to be told that a channel has something, or has room again. Called by any thread, at any time, also
+/// without a reason; must return at once.
+pub trait Wake: Send + Sync + std::fmt::Debug {
+    /// Makes it look.
+    fn wake(&self);
+}
+
 const EMPTY: u8 = 0;
 const WAITING: u8 = 1;
 const NOTIFIED: u8 = 2;
@@ -44,6 +51,12 @@ impl Signal {
         // A swap, not a store: it orders what the caller looks at next after this, and reads the notification that it takes
         // away. With a store, what came with a notification could be missed and the notification be overwritten.
         self.state.swap(EMPTY, Ordering::AcqRel);
+    }
+}
+
+impl Wake for Signal {
+    fn wake(&self) {
+        self.notify();
     }
 }
 

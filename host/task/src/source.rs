@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use weir_channel::Frame;
@@ -12,6 +12,7 @@ use weir_model::{Batch, CheckpointId, OperatorUid, Timestamp, WATERMARK_START, l
 
 use crate::TaskError;
 use crate::chain::Chain;
+use crate::clock::Clock;
 use crate::report::SourceState;
 use crate::stats::VertexStats;
 use crate::task::Targets;
@@ -33,9 +34,9 @@ pub(crate) struct SourceHead {
     rows: Batch,
     rows_max: usize,
     sent: Timestamp,
-    sent_at: Option<Instant>,
+    sent_at: Option<Duration>,
     idle: bool,
-    started: Instant,
+    clock: Arc<dyn Clock>,
 }
 
 /// What a round of reading gave.
@@ -53,6 +54,7 @@ impl SourceHead {
         generator: WatermarkGenerator,
         targets: Targets,
         stats: Arc<VertexStats>,
+        clock: Arc<dyn Clock>,
     ) -> SourceHead {
         SourceHead {
             uid,
@@ -66,7 +68,7 @@ impl SourceHead {
             sent: WATERMARK_START,
             sent_at: None,
             idle: false,
-            started: Instant::now(),
+            clock,
         }
     }
 
@@ -94,7 +96,7 @@ impl SourceHead {
 
     /// Reads once and works off what was read.
     pub(crate) fn read(&mut self, chain: &mut Chain) -> Result<Read, TaskError> {
-        let started = Instant::now();
+        let started = self.clock.now();
         self.rows.clear();
         let polled = self
             .source
@@ -114,11 +116,11 @@ impl SourceHead {
         counter.store(counter.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
         self.stats.rows_out.store(counter.load(Ordering::Relaxed), Ordering::Relaxed);
         chain.send(&self.targets, &mut self.rows)?;
-        let now = Instant::now();
+        let now = self.clock.now();
         if self.sent_at.is_none_or(|at| now - at >= WATERMARK_INTERVAL) {
             self.send_watermark(chain, now)?;
         }
-        self.adapt(count, started.elapsed());
+        self.adapt(count, self.clock.now().saturating_sub(started));
         match polled {
             Polled::Rows => Ok(Read::Rows),
             // Rows and an end may come together: the end is said by the next read.
@@ -128,8 +130,9 @@ impl SourceHead {
     }
 
     fn nothing(&mut self, chain: &mut Chain, retry_in: Duration) -> Result<Read, TaskError> {
-        self.send_watermark(chain, Instant::now())?;
-        let now_ms = self.started.elapsed().as_millis() as u64;
+        let now = self.clock.now();
+        self.send_watermark(chain, now)?;
+        let now_ms = now.as_millis() as u64;
         if self.generator.is_idle(now_ms) && !self.idle {
             self.idle = true;
             chain.send_to_all(&Frame::Idle);
@@ -137,7 +140,7 @@ impl SourceHead {
         Ok(Read::Nothing { retry_in })
     }
 
-    fn send_watermark(&mut self, chain: &mut Chain, now: Instant) -> Result<(), TaskError> {
+    fn send_watermark(&mut self, chain: &mut Chain, now: Duration) -> Result<(), TaskError> {
         let watermark = self.generator.watermark();
         if watermark > self.sent {
             self.sent = watermark;

@@ -1,26 +1,28 @@
 //! The loop that one thread runs: input -> chain -> routers, with barriers handled between guest calls. What a gate gives is
-//! worked off in `work.rs`.
+//! worked off in `work.rs`; what becomes of a barrier is in `snapshot.rs`.
 //!
 //! A task owns everything it runs. It hears from its worker through its mailbox and answers through its outlet; it never
 //! waits for either.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weir_channel::{Frame, Watermarks};
+use weir_channel::Watermarks;
 use weir_checkpoint::align::{Action, Aligner, Event};
-use weir_model::{Barrier, BarrierKind, CheckpointId, OperatorUid, TaskId, WATERMARK_END};
+use weir_model::{TaskId, WATERMARK_END};
 
 use crate::TaskError;
 use crate::chain::{Chain, Target};
+use crate::clock::Clock;
 use crate::gate::Gate;
-use crate::report::{Control, Outlet, Report, SnapshotPart, TaskState};
+use crate::report::{Control, Outlet, Report};
 use crate::signal::Signal;
+use crate::snapshot::Snapshot;
 use crate::source::{Read, SourceHead};
 use crate::stats::TaskStats;
-use crate::work::Work;
+use crate::work::{Restored, Work};
 
 /// What a task starts with.
 pub(crate) enum Head {
@@ -32,6 +34,8 @@ pub(crate) enum Head {
         watermarks: Watermarks,
         /// Whether all channels idle, as it was told downstream.
         idle: bool,
+        /// What is worked off before anything from the channels.
+        restored: Restored,
     },
 }
 
@@ -46,21 +50,38 @@ pub struct Task {
     pub(crate) signal: Arc<Signal>,
     pub(crate) outlet: Box<dyn Outlet>,
     pub(crate) stats: Arc<TaskStats>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) run: Run,
 }
 
 /// Where a task is in its life.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
-    /// The snapshot whose instances are being captured.
-    pub(crate) snapshot: Option<CheckpointId>,
+    /// The snapshot that is being taken.
+    pub(crate) snapshot: Option<Snapshot>,
     /// All inputs have ended.
     pub(crate) finished: bool,
     /// A stop barrier has passed: sources give nothing more.
     pub(crate) stopped: bool,
+    /// Nothing happens any more.
+    pub(crate) over: bool,
+    /// Since when there is no room downstream.
+    pub(crate) waiting_since: Option<Duration>,
     pub(crate) actions: Vec<Action>,
+    pub(crate) arrivals: Vec<Event>,
     /// What was read from a channel and is not worked off. Nothing more is read before it is.
     pub(crate) work: VecDeque<Work>,
+}
+
+/// What comes after a turn of a task's loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Another one.
+    Go,
+    /// Another one once the task is woken, or after this time.
+    Wait(Option<Duration>),
+    /// None: the task was cancelled, or has failed and said so.
+    Over,
 }
 
 /// Whether the loop goes on.
@@ -68,9 +89,6 @@ enum Flow {
     Go,
     Cancelled,
 }
-
-/// Longest time a background capture step may take before the loop looks at its input again.
-const CAPTURE_SLICE: Duration = Duration::from_millis(1);
 
 impl Task {
     /// The task's number.
@@ -85,53 +103,83 @@ impl Task {
 
     /// Runs until cancelled or failed. Reports a failure through the outlet before it returns.
     pub fn run(mut self) {
-        if let Err(error) = self.work() {
-            self.outlet.report(self.id, Report::Failed(error));
-        }
-    }
-
-    fn work(&mut self) -> Result<(), TaskError> {
         loop {
-            let started = Instant::now();
-            if let Flow::Cancelled = self.hear()? {
-                return Ok(());
+            match self.turn() {
+                Turn::Go => {}
+                Turn::Wait(timeout) => self.signal.wait(timeout),
+                Turn::Over => return,
             }
-            if !self.chain.drain() {
-                // No guest frame is on the stack here, so a barrier can be handled while waiting for room.
-                if !self.capture_some(true)? {
-                    self.signal.wait(None);
-                    self.stats.add_backpressured(started.elapsed());
-                }
-                continue;
-            }
-            let wait = self.step()?;
-            if let Some(timeout) = wait {
-                self.chain.flush();
-                if self.chain.is_drained() && !self.capture_some(true)? {
-                    self.stats.add_busy(started.elapsed());
-                    self.signal.wait(timeout);
-                }
-                continue;
-            }
-            self.capture_some(false)?;
-            self.stats.add_busy(started.elapsed());
         }
     }
 
-    /// Handles what the worker has said.
+    /// Makes one turn of the loop: hears, reads a piece of input, works on it for some milliseconds, captures what is due. Never
+    /// waits; for who runs many tasks on one thread. A failure is reported through the outlet.
+    pub fn turn(&mut self) -> Turn {
+        if self.run.over {
+            return Turn::Over;
+        }
+        let turn = self.try_turn().unwrap_or_else(|error| {
+            self.outlet.report(self.id, Report::Failed(error));
+            Turn::Over
+        });
+        self.run.over = turn == Turn::Over;
+        turn
+    }
+
+    fn try_turn(&mut self) -> Result<Turn, TaskError> {
+        let started = self.clock.now();
+        if let Some(since) = self.run.waiting_since.take() {
+            self.stats.add_backpressured(started.saturating_sub(since));
+        }
+        if let Flow::Cancelled = self.hear()? {
+            return Ok(Turn::Over);
+        }
+        if !self.chain.drain() {
+            // No guest frame is on the stack here, so a barrier can be handled while waiting for room.
+            if self.capture_some(true)? {
+                return Ok(Turn::Go);
+            }
+            self.run.waiting_since = Some(started);
+            return Ok(Turn::Wait(None));
+        }
+        let wait = self.step()?;
+        let turn = match wait {
+            Some(timeout) => {
+                self.chain.flush();
+                let idle = self.chain.is_drained() && !self.capture_some(true)?;
+                if idle { Turn::Wait(timeout) } else { Turn::Go }
+            }
+            None => {
+                self.capture_some(false)?;
+                Turn::Go
+            }
+        };
+        self.stats.add_busy(self.clock.now().saturating_sub(started));
+        Ok(turn)
+    }
+
+    /// Handles what the worker has said, and which barriers have come into the channels.
     fn hear(&mut self) -> Result<Flow, TaskError> {
         loop {
             match self.mailbox.try_recv() {
                 Ok(Control::Trigger(barrier)) => self.align(Event::Trigger(barrier))?,
+                Ok(Control::Unalign(checkpoint)) => self.align(Event::Unalign(checkpoint))?,
                 Ok(Control::Abort(checkpoint)) => {
                     self.align(Event::Abort(checkpoint))?;
                     self.abandon(checkpoint);
                 }
                 Ok(Control::Completed { checkpoint, commit }) => self.completed(checkpoint, commit)?,
                 Ok(Control::Cancel) | Err(TryRecvError::Disconnected) => return Ok(Flow::Cancelled),
-                Err(TryRecvError::Empty) => return Ok(Flow::Go),
+                Err(TryRecvError::Empty) => break,
             }
         }
+        let mut arrivals = std::mem::take(&mut self.run.arrivals);
+        if let Head::Gate { gate, .. } = &mut self.head {
+            gate.take_arrivals(&mut arrivals);
+        }
+        let heard = arrivals.drain(..).try_for_each(|event| self.align(event));
+        self.run.arrivals = arrivals;
+        heard.map(|()| Flow::Go)
     }
 
     /// Does a piece of work. Returns how long to wait where there is none: for ever, or for a time.
@@ -157,10 +205,14 @@ impl Task {
                     }
                 })
             }
-            Head::Gate { gate, .. } => {
+            Head::Gate { gate, restored, .. } => {
                 if self.run.work.is_empty() {
-                    let Some((channel, frame)) = gate.poll() else { return Ok(Some(None)) };
-                    self.receive(channel, frame)?;
+                    if let Some(again) = restored.next() {
+                        self.receive_again(again);
+                    } else {
+                        let Some((channel, frame)) = gate.poll() else { return Ok(Some(None)) };
+                        self.receive(channel, frame)?;
+                    }
                 }
                 self.work_off()?;
                 Ok(None)
@@ -184,140 +236,6 @@ impl Task {
         self.stats.set_watermark(WATERMARK_END);
         self.run.finished = true;
         self.outlet.report(self.id, Report::Finished);
-    }
-
-    pub(crate) fn align(&mut self, event: Event) -> Result<(), TaskError> {
-        let mut actions = std::mem::take(&mut self.run.actions);
-        self.aligner.handle(event, &mut actions);
-        for action in actions.drain(..) {
-            match action {
-                Action::Block(channel) => self.set_blocked(channel, true),
-                Action::Unblock(channel) => self.set_blocked(channel, false),
-                Action::Snapshot(barrier) => self.snapshot(barrier)?,
-                Action::Decline { checkpoint, reason } => {
-                    self.abandon(checkpoint);
-                    self.outlet.report(self.id, Report::Declined { checkpoint, reason });
-                }
-                Action::Aborted(checkpoint) => self.abandon(checkpoint),
-            }
-        }
-        self.run.actions = actions;
-        Ok(())
-    }
-
-    fn set_blocked(&mut self, channel: usize, blocked: bool) {
-        if let Head::Gate { gate, .. } = &mut self.head {
-            gate.set_blocked(channel, blocked);
-        }
-    }
-
-    /// Steps 2 and 3 of a barrier: push what is unsent and the marker, then take the snapshot. Instances are captured from
-    /// here on, each before its next call.
-    fn snapshot(&mut self, barrier: Barrier) -> Result<(), TaskError> {
-        let started = Instant::now();
-        let checkpoint = barrier.checkpoint;
-        while self.run.snapshot.is_some_and(|earlier| earlier != checkpoint) {
-            // More than one checkpoint is pending: the earlier snapshot is completed first.
-            self.capture_step()?;
-        }
-        if !self.run.finished {
-            // Nothing follows the end of a channel; there it counts as the marker.
-            self.chain.send_barrier(&Frame::Barrier(barrier));
-        }
-        let prepare = self.chain.begin_snapshot(checkpoint)?;
-        let mut state = TaskState { finished: self.run.finished, ..TaskState::default() };
-        match &mut self.head {
-            Head::Source(source) => state.source = Some(source.state()),
-            Head::Gate { watermarks, .. } => state.watermarks = watermarks.channels(),
-        }
-        self.run.snapshot = Some(checkpoint);
-        self.run.stopped |= barrier.kind == BarrierKind::Stop;
-        self.outlet.snapshot(self.id, SnapshotPart::Begin { checkpoint, state, prepare });
-        self.stats.pauses.record(started.elapsed());
-        Ok(())
-    }
-
-    /// Captures instances in the background: for a slice of time, less if persisting cannot keep up, one at least where
-    /// `idle`. Returns whether there was anything to do.
-    fn capture_some(&mut self, idle: bool) -> Result<bool, TaskError> {
-        if self.run.snapshot.is_none() {
-            return Ok(false);
-        }
-        if self.outlet.is_congested() && !idle {
-            return Ok(false);
-        }
-        let started = Instant::now();
-        while self.run.snapshot.is_some() && started.elapsed() < CAPTURE_SLICE {
-            self.capture_step()?;
-        }
-        self.stats.pauses.record(started.elapsed());
-        Ok(true)
-    }
-
-    /// Captures one more instance, hands over what was captured, and ends the snapshot when all is.
-    fn capture_step(&mut self) -> Result<(), TaskError> {
-        let Some(checkpoint) = self.run.snapshot else { return Ok(()) };
-        let mut all = true;
-        let mut worked = false;
-        for operator in self.chain.operators() {
-            if !worked {
-                worked = operator.capture_next()?;
-            }
-            all &= operator.is_captured();
-            hand_over(operator, checkpoint, self.id, &mut *self.outlet);
-        }
-        if all {
-            self.chain.operators().for_each(|operator| operator.end_capture());
-            self.run.snapshot = None;
-            self.outlet.snapshot(self.id, SnapshotPart::End { checkpoint });
-        }
-        Ok(())
-    }
-
-    fn abandon(&mut self, checkpoint: CheckpointId) {
-        if self.run.snapshot == Some(checkpoint) {
-            self.chain.operators().for_each(|operator| operator.end_capture());
-            self.run.snapshot = None;
-        }
-        self.outlet.snapshot(self.id, SnapshotPart::Abandon { checkpoint });
-    }
-
-    /// A checkpoint is complete: its pages are safe, and sinks may show what belongs to it.
-    fn completed(
-        &mut self,
-        checkpoint: CheckpointId,
-        commit: Vec<(OperatorUid, Vec<serde_json::Value>)>,
-    ) -> Result<(), TaskError> {
-        self.chain.operators().for_each(|operator| operator.checkpoint_completed(checkpoint));
-        if let Head::Source(source) = &mut self.head {
-            source.checkpoint_completed(checkpoint);
-        }
-        let mut commit: BTreeMap<OperatorUid, Vec<serde_json::Value>> = commit.into_iter().collect();
-        for (uid, sink) in self.chain.sinks() {
-            for committable in commit.remove(uid).unwrap_or_default() {
-                sink.commit(&committable).map_err(TaskError::connector(uid))?;
-            }
-        }
-        self.outlet.report(self.id, Report::Committed(checkpoint));
-        Ok(())
-    }
-}
-
-fn hand_over(operator: &mut crate::operator::Operator, checkpoint: CheckpointId, task: TaskId, outlet: &mut dyn Outlet) {
-    if !operator.has_captured() {
-        return;
-    }
-    let uid = operator.uid().clone();
-    for captured in operator.take_captured() {
-        let part = SnapshotPart::Instance {
-            checkpoint,
-            uid: uid.clone(),
-            instance: captured.id,
-            capture: captured.capture,
-            watermark: captured.watermark,
-            finished: captured.finished,
-        };
-        outlet.snapshot(task, part);
     }
 }
 

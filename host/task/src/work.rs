@@ -2,16 +2,20 @@
 //! downstream is waited for: neither a slow operator, nor one that turns each row into many, nor a watermark at which every
 //! key group has something to say, holds a task up for more than a call or fills memory with more than a call's output.
 //!
-//! Nothing is read from the gate while there is work left, so a barrier still meets whole frames only.
+//! Nothing is read from the gate while there is work left. Rows that are left over when a barrier overtakes them are in flight,
+//! and are captured from here.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_channel::Frame;
 use weir_checkpoint::align::Event;
-use weir_model::{Batch, KeyedBatch, Timestamp};
+use weir_model::{Batch, KeyGroupRange, KeyedBatch, Timestamp};
 
 use crate::TaskError;
+use crate::build::RestoredInFlight;
+use crate::report::{InFlight, InFlightSource};
 use crate::task::{Head, Task};
 
 /// Time after which the rest of the work is left to the next round of the loop.
@@ -23,10 +27,10 @@ const HEAD: usize = 0;
 /// Something that was read and is to be done, with how far it is.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Rows for every instance (one, or all of a broadcast input).
-    Rows { input: u32, rows: Arc<Batch>, slot: usize, first: usize },
+    /// Rows for every instance up to `slots_end` (one, or all of a broadcast input).
+    Rows { from: InFlightSource, input: u32, rows: Arc<Batch>, slot: usize, first: usize, slots_end: usize },
     /// Rows divided by key group.
-    Keyed { input: u32, rows: KeyedBatch, section: usize, first: usize },
+    Keyed { from: InFlightSource, input: u32, rows: KeyedBatch, section: usize, first: usize },
     /// Event time has come further.
     Advance { watermark: Timestamp, slot: usize },
     /// All channels idle.
@@ -35,6 +39,49 @@ pub(crate) enum Work {
     Finish { slot: usize },
     /// A channel has ended; after what that causes, so that a snapshot taken now holds it.
     End { channel: usize },
+}
+
+/// In-flight data of a checkpoint that is not worked off yet.
+#[derive(Debug, Default)]
+pub(crate) struct Restored {
+    /// With the index that each had at the start.
+    left: VecDeque<(usize, RestoredInFlight)>,
+}
+
+/// A frame that comes from a restore, and where it belongs.
+pub(crate) struct Again {
+    index: usize,
+    input: u32,
+    groups: Option<KeyGroupRange>,
+    frame: Frame,
+}
+
+impl Restored {
+    pub(crate) fn new(restored: Vec<RestoredInFlight>) -> Restored {
+        let mut left: VecDeque<(usize, RestoredInFlight)> = restored.into_iter().enumerate().collect();
+        // Taken from the end.
+        left.iter_mut().for_each(|(_, of)| of.frames.reverse());
+        Restored { left }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Again> {
+        while let Some((index, of)) = self.left.front_mut() {
+            if let Some(frame) = of.frames.pop() {
+                return Some(Again { index: *index, input: of.input, groups: of.groups, frame });
+            }
+            self.left.pop_front();
+        }
+        None
+    }
+
+    /// What is left, as it would have to be restored.
+    fn pieces(&self) -> impl Iterator<Item = InFlight> {
+        self.left.iter().filter(|(_, of)| !of.frames.is_empty()).map(|(index, of)| InFlight {
+            source: InFlightSource::Restored(*index),
+            groups: of.groups,
+            frames: of.frames.iter().rev().cloned().collect(),
+        })
+    }
 }
 
 impl Task {
@@ -47,14 +94,17 @@ impl Task {
                 watermarks.active(channel);
                 *idle = false;
                 self.chain.count_in(HEAD, rows.len());
-                self.run.work.push_back(Work::Rows { input: inputs[channel], rows, slot: 0, first: 0 });
+                let (from, input) = (InFlightSource::Channel(channel), inputs[channel]);
+                let slots_end = self.chain.slots(HEAD);
+                self.run.work.push_back(Work::Rows { from, input, rows, slot: 0, first: 0, slots_end });
                 return Ok(());
             }
             Frame::Keyed(rows) => {
                 watermarks.active(channel);
                 *idle = false;
                 self.chain.count_in(HEAD, rows.len());
-                self.run.work.push_back(Work::Keyed { input: inputs[channel], rows, section: 0, first: 0 });
+                let (from, input) = (InFlightSource::Channel(channel), inputs[channel]);
+                self.run.work.push_back(Work::Keyed { from, input, rows, section: 0, first: 0 });
                 return Ok(());
             }
             Frame::Watermark(watermark) => {
@@ -85,14 +135,69 @@ impl Task {
         Ok(())
     }
 
+    /// Takes a frame in that comes from a restore.
+    pub(crate) fn receive_again(&mut self, again: Again) {
+        let Again { index, input, groups, frame } = again;
+        let from = InFlightSource::Restored(index);
+        self.chain.count_in(HEAD, frame.rows_len());
+        match frame {
+            Frame::Rows(rows) => {
+                let slots = self.chain.slots_of(HEAD, groups);
+                self.run.work.push_back(Work::Rows { from, input, rows, slot: slots.start, first: 0, slots_end: slots.end });
+            }
+            Frame::Keyed(rows) => self.run.work.push_back(Work::Keyed { from, input, rows, section: 0, first: 0 }),
+            frame => debug_assert!(false, "{frame:?} was captured in flight"),
+        }
+    }
+
+    /// What was read and is not worked off, and what a restore has left: captured with a barrier that comes now.
+    pub(crate) fn work_in_flight(&self) -> Vec<InFlight> {
+        let mut pieces = Vec::new();
+        self.run.work.iter().for_each(|work| self.left_of(work, &mut pieces));
+        if let Head::Gate { restored, .. } = &self.head {
+            pieces.extend(restored.pieces());
+        }
+        pieces
+    }
+
+    /// The rows of a piece of work that are left. Of rows for several instances, the one they are at has had some.
+    fn left_of(&self, work: &Work, pieces: &mut Vec<InFlight>) {
+        match work {
+            Work::Rows { from, rows, slot, first, slots_end, .. } => {
+                let mut piece = |slots: std::ops::Range<usize>, rows: Arc<Batch>| {
+                    if !slots.is_empty() {
+                        let groups = self.chain.groups_of(HEAD, slots);
+                        pieces.push(InFlight { source: *from, groups, frames: vec![Frame::Rows(rows)] });
+                    }
+                };
+                if *first > 0 {
+                    let mut rest = Batch::default();
+                    rest.extend_range(rows.view(), *first..rows.len());
+                    piece(*slot..*slot + 1, Arc::new(rest));
+                    piece(*slot + 1..*slots_end, rows.clone());
+                } else {
+                    piece(*slot..*slots_end, rows.clone());
+                }
+            }
+            Work::Keyed { from, rows, section, first, .. } => {
+                let rest = rows.rest(*section, *first);
+                if !rest.is_empty() {
+                    pieces.push(InFlight { source: *from, groups: None, frames: vec![Frame::Keyed(rest)] });
+                }
+            }
+            // Said again by the senders after a restore. What instances were told is with them.
+            Work::Advance { .. } | Work::Idle | Work::Finish { .. } | Work::End { .. } => {}
+        }
+    }
+
     /// Works for a round, less where there is no room downstream.
     pub(crate) fn work_off(&mut self) -> Result<(), TaskError> {
-        let started = Instant::now();
+        let started = self.clock.now();
         while let Some(mut work) = self.run.work.pop_front() {
             if self.work_step(&mut work)? {
                 self.run.work.push_front(work);
             }
-            if !self.chain.is_drained() || started.elapsed() >= ROUND_TARGET {
+            if !self.chain.is_drained() || self.clock.now().saturating_sub(started) >= ROUND_TARGET {
                 break;
             }
         }
@@ -102,14 +207,14 @@ impl Task {
     /// Makes one guest call. Gives whether there is more of the same to do.
     fn work_step(&mut self, work: &mut Work) -> Result<bool, TaskError> {
         match work {
-            Work::Rows { input, rows, slot, first } => {
+            Work::Rows { input, rows, slot, first, slots_end, .. } => {
                 *first += self.chain.some_rows(HEAD, *slot, *input, rows.view(), *first)?;
                 if *first == rows.len() {
                     (*slot, *first) = (*slot + 1, 0);
                 }
-                Ok(*slot < self.chain.slots(HEAD))
+                Ok(*slot < *slots_end)
             }
-            Work::Keyed { input, rows, section, first } => {
+            Work::Keyed { input, rows, section, first, .. } => {
                 if *section == rows.sections_len() {
                     return Ok(false);
                 }

@@ -93,6 +93,7 @@ impl<'a> Execution<'a> {
             timeout_ms: millis(settings.timeout),
             tolerable_failures: settings.tolerable_failures,
             max_concurrent: 1,
+            unaligned_after_ms: None,
         };
         let count = launch.deployment.tasks.len();
         let mut tasks = Vec::new();
@@ -181,7 +182,7 @@ impl<'a> Execution<'a> {
                 return Some(Ended::FailedForGood(error.to_string()));
             }
             Event::Report(_, Report::Failed(error)) => return Some(Ended::Failed(error.to_string())),
-            Event::Report(task, Report::Finished) => Told::TaskFinished(task),
+            Event::Report(task, Report::Finished) => Told::TaskFinished { task, attempt },
             Event::Report(task, Report::Declined { checkpoint, reason }) => Told::Declined { task, attempt, checkpoint, reason },
             Event::Report(task, Report::Committed(checkpoint)) => {
                 self.committed[task.0 as usize] = checkpoint;
@@ -222,6 +223,7 @@ impl<'a> Execution<'a> {
                 self.triggered.insert(barrier.checkpoint, Triggered { at: Instant::now(), wall_ms: wall_ms() });
                 self.tasks.iter().for_each(|(task, ..)| task.tell(Control::Trigger(barrier)));
             }
+            Action::Unalign(checkpoint) => self.tasks.iter().for_each(|(task, ..)| task.tell(Control::Unalign(checkpoint))),
             Action::Abort { checkpoint, reason } => {
                 self.triggered.remove(&checkpoint);
                 self.counts.failed = self.coordinator.failed();

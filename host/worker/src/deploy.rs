@@ -11,8 +11,8 @@ use weir_plan::{CheckpointMode, Exchange, OnError, OperatorSpec, Port, SourceSpe
 use weir_sandbox::{InstanceLimits, OperatorContext, SandboxError, Template};
 use weir_storage::{ErrorKind, JobStorage, Manifest, OperatorState, Segment, StorageError, SubtaskState};
 use weir_task::{
-    HeadSpec, InstanceFactory, Instances, NodeSpec, NodeWork, OnReject, RestoredInstance, Task, TaskError, TaskHandle, TaskSpec,
-    TaskStats, VertexStats,
+    HeadSpec, InstanceFactory, Instances, NodeSpec, NodeWork, OnReject, RestoredInstance, SystemClock, Task, TaskError,
+    TaskHandle, TaskSpec, TaskStats, VertexStats,
 };
 
 use crate::host::{Metrics, OperatorHost};
@@ -232,6 +232,7 @@ impl Deployer<'_> {
         let vertex_stats: Vec<Vec<Arc<VertexStats>>> =
             vertices.iter().map(|vertex| (0..vertex.parallelism).map(|_| Arc::default()).collect()).collect();
         let mut ports: Vec<Option<Ports>> = self.topology.connect(&self.job.job).into_iter().map(Some).collect();
+        let clock = Arc::new(SystemClock::default());
         let mut deployment = Deployment { tasks: Vec::new(), vertex_stats, task_stats: Vec::new() };
         for (chain, subtask) in self.subtasks() {
             let id = self.topology.task(chain, subtask);
@@ -245,7 +246,7 @@ impl Deployer<'_> {
                 _ => {
                     // It starts without watermarks: its channels may come from other tasks than at the checkpoint, and sources say
                     // theirs again. Instances know what they were told.
-                    (HeadSpec::Gate { gate, inputs }, &members[..])
+                    (HeadSpec::Gate { gate, inputs, restored: Vec::new() }, &members[..])
                 }
             };
             let mut nodes = Vec::new();
@@ -273,6 +274,7 @@ impl Deployer<'_> {
                 signal,
                 outlet: persister.outlet(),
                 stats,
+                clock: clock.clone(),
             };
             deployment.tasks.push(spec.build()?);
         }

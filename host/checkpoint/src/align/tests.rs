@@ -9,7 +9,7 @@ use super::*;
 const ATTEMPT: Attempt = Attempt(3);
 
 fn barrier(checkpoint: u64) -> Barrier {
-    Barrier { attempt: ATTEMPT, checkpoint: CheckpointId(checkpoint), kind: BarrierKind::Checkpoint }
+    Barrier { attempt: ATTEMPT, checkpoint: CheckpointId(checkpoint), kind: BarrierKind::Checkpoint, unaligned: false }
 }
 
 fn aligner(channels: usize) -> Aligner {

@@ -23,11 +23,12 @@ pub struct Pending {
     since_ms: u64,
     acknowledged: TaskSet,
     pub(super) phase: Phase,
+    pub(super) unaligned: bool,
 }
 
 impl Pending {
     pub(super) fn new(checkpoint: CheckpointId, kind: CompletionKind, since_ms: u64, tasks: usize) -> Pending {
-        Pending { checkpoint, kind, since_ms, acknowledged: TaskSet::new(tasks), phase: Phase::Collecting }
+        Pending { checkpoint, kind, since_ms, acknowledged: TaskSet::new(tasks), phase: Phase::Collecting, unaligned: false }
     }
 
     pub(super) fn acknowledge(&mut self, task: TaskId) {
@@ -45,6 +46,11 @@ impl Pending {
     /// What its completion will mean.
     pub fn kind(&self) -> CompletionKind {
         self.kind
+    }
+
+    /// Whether its markers may overtake rows, from the start or by now.
+    pub fn is_unaligned(&self) -> bool {
+        self.unaligned
     }
 
     /// When it started.

@@ -6,7 +6,14 @@ const ATTEMPT: Attempt = Attempt(2);
 const FIRST: u64 = 40;
 
 fn config() -> Config {
-    Config { interval_ms: Some(1_000), min_pause_ms: 0, timeout_ms: 5_000, tolerable_failures: 2, max_concurrent: 1 }
+    Config {
+        interval_ms: Some(1_000),
+        min_pause_ms: 0,
+        timeout_ms: 5_000,
+        tolerable_failures: 2,
+        max_concurrent: 1,
+        unaligned_after_ms: None,
+    }
 }
 
 struct Driver {
@@ -65,7 +72,7 @@ impl Driver {
 }
 
 fn finished(task: u32) -> Event {
-    Event::TaskFinished(TaskId(task))
+    Event::TaskFinished { task: TaskId(task), attempt: ATTEMPT }
 }
 
 fn trigger(checkpoint: u64) -> Action {
@@ -73,7 +80,7 @@ fn trigger(checkpoint: u64) -> Action {
 }
 
 fn trigger_of(checkpoint: u64, kind: BarrierKind) -> Action {
-    Action::Trigger(Barrier { attempt: ATTEMPT, checkpoint: CheckpointId(checkpoint), kind })
+    Action::Trigger(Barrier { attempt: ATTEMPT, checkpoint: CheckpointId(checkpoint), kind, unaligned: false })
 }
 
 fn complete(checkpoint: u64, kind: CompletionKind) -> Action {
@@ -115,6 +122,7 @@ fn a_checkpoint_completes_after_all_acknowledgements_and_its_manifest() {
         kind: CompletionKind::Checkpoint,
         triggered_at_ms: 1_000,
         completed_at_ms: 1_000_001,
+        unaligned: false,
     };
     assert_eq!(driver.coordinator.last_completed(), Some(completed));
 }
@@ -372,8 +380,14 @@ fn the_deadline_is_always_in_the_future_and_a_tick_before_it_does_nothing() {
     for (interval_ms, timeout_ms) in extremes.into_iter().flat_map(|interval| extremes.map(|timeout| (interval, timeout))) {
         for max_concurrent in [0, 1, 3] {
             let tolerable_failures = u32::MAX;
-            let config =
-                Config { interval_ms: Some(interval_ms), min_pause_ms: 3, timeout_ms, tolerable_failures, max_concurrent };
+            let config = Config {
+                interval_ms: Some(interval_ms),
+                min_pause_ms: 3,
+                timeout_ms,
+                tolerable_failures,
+                max_concurrent,
+                unaligned_after_ms: None,
+            };
             let mut driver = Driver::new(config, 1);
             let mut now_ms = 0;
             for _ in 0..100 {

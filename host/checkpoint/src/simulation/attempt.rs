@@ -103,6 +103,7 @@ impl<'a> Execution<'a> {
             timeout_ms: 30 + random.below(600),
             tolerable_failures: if random.percent(30) { 1_000 } else { random.below(4) as u32 },
             max_concurrent: 1 + random.below(3) as u32,
+            unaligned_after_ms: None,
         };
         let restored = store.newest();
         let task = |task: usize| {
@@ -159,8 +160,7 @@ impl<'a> Execution<'a> {
             self.drain();
             assert_eq!(self.store.leaked(), [], "files that nobody will remove");
         }
-        // What carries no attempt is the caller's to drop.
-        let unheard = self.to_coordinator.into_iter().flatten().filter(|event| !matches!(event, Event::TaskFinished(_)));
+        let unheard = self.to_coordinator.into_iter().flatten();
         (outcome, unheard.collect())
     }
 
@@ -283,7 +283,7 @@ impl<'a> Execution<'a> {
         for edge in &self.graph.outputs[task] {
             self.channels[*edge].push_back(Frame::End);
         }
-        self.to_coordinator[task].push_back(Event::TaskFinished(TaskId(task as u32)));
+        self.to_coordinator[task].push_back(Event::TaskFinished { task: TaskId(task as u32), attempt: self.attempt });
     }
 
     fn align(&mut self, task: usize, event: align::Event) {
@@ -301,6 +301,9 @@ impl<'a> Execution<'a> {
                     self.to_coordinator[task].push_back(declined);
                 }
                 align::Action::Aborted(_) => {}
+                align::Action::Capture { .. } | align::Action::CaptureDone(_) | align::Action::Announce(_) => {
+                    unreachable!("no checkpoint is unaligned")
+                }
             }
         }
     }
@@ -371,6 +374,9 @@ impl<'a> Execution<'a> {
             Action::Trigger(barrier) => {
                 self.store.triggered(barrier.checkpoint);
                 self.to_task.iter_mut().for_each(|queue| queue.push_back(align::Event::Trigger(barrier)));
+            }
+            Action::Unalign(checkpoint) => {
+                self.to_task.iter_mut().for_each(|queue| queue.push_back(align::Event::Unalign(checkpoint)));
             }
             Action::Abort { checkpoint, reason } => {
                 match reason {

@@ -13,7 +13,7 @@ use weir_channel::{Frame, Limits};
 use weir_checkpoint::align::Mode;
 use weir_connectors::{ConnectorError, Polled, Prepared, Sink, Source, WatermarkGenerator};
 use weir_model::{Attempt, Barrier, BarrierKind, Batch, BatchRef, CheckpointId, InstanceId, KeyGroupRange, TaskId};
-use weir_sandbox::{CallError, Capture, Emitted, Rejection, SandboxError};
+use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
 use weir_task::*;
 
 pub(crate) type Row = (i64, String, String);
@@ -38,7 +38,7 @@ pub(crate) fn frame(rows: &[Row]) -> Frame {
 }
 
 pub(crate) fn barrier(checkpoint: u64) -> Barrier {
-    Barrier { attempt: Attempt(1), checkpoint: CheckpointId(checkpoint), kind: BarrierKind::Checkpoint }
+    Barrier { attempt: Attempt(1), checkpoint: CheckpointId(checkpoint), kind: BarrierKind::Checkpoint, unaligned: false }
 }
 
 /// Waits until something holds, which it must within ten seconds.
@@ -55,6 +55,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 pub(crate) enum Said {
     Begin { checkpoint: u64, finished: bool, splits: BTreeMap<String, Value>, prepared: Vec<Value> },
     Instance { checkpoint: u64, uid: String, instance: InstanceId, watermark: i64, finished: bool },
+    InFlight { checkpoint: u64, pieces: Vec<InFlight> },
     End(u64),
     Abandon(u64),
     Declined(u64),
@@ -112,6 +113,7 @@ impl Outlet for Log {
             SnapshotPart::Instance { checkpoint, uid, instance, watermark, finished, .. } => {
                 Said::Instance { checkpoint: checkpoint.0, uid: uid.to_string(), instance, watermark, finished }
             }
+            SnapshotPart::InFlight { checkpoint, pieces } => Said::InFlight { checkpoint: checkpoint.0, pieces },
             SnapshotPart::End { checkpoint } => Said::End(checkpoint.0),
             SnapshotPart::Abandon { checkpoint } => Said::Abandon(checkpoint.0),
         };
@@ -230,7 +232,7 @@ impl Instance for OneInstance {
         Ok(())
     }
 
-    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Capture>, SandboxError> {
+    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError> {
         self.note(Called::Capture { checkpoint: checkpoint.0, seen: self.seen });
         Ok(None)
     }
@@ -394,7 +396,7 @@ impl Place {
     }
 
     pub(crate) fn head(self) -> (Arc<Signal>, HeadSpec) {
-        (self.signal, HeadSpec::Gate { gate: self.gate, inputs: self.inputs })
+        (self.signal, HeadSpec::Gate { gate: self.gate, inputs: self.inputs, restored: Vec::new() })
     }
 }
 
@@ -424,6 +426,7 @@ impl Running {
             signal,
             outlet: Box::new(log.clone()),
             stats: Arc::default(),
+            clock: Arc::new(SystemClock::default()),
         };
         let (task, handle) = spec.build().unwrap();
         Running { handle, thread: Some(std::thread::spawn(move || task.run())) }

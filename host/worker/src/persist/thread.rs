@@ -7,9 +7,9 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use weir_model::{CheckpointId, OperatorUid, TaskId};
-use weir_sandbox::{Capture, Template};
+use weir_sandbox::Template;
 use weir_storage::{ErrorKind, InstanceState, JobStorage, Manifest, Segment, StorageError};
-use weir_task::{Prepare, SnapshotPart, TaskState};
+use weir_task::{CapturedState, Prepare, SnapshotPart, TaskState};
 
 use super::chains::{Plan, StoredInstance};
 use super::snapshot::{Acknowledgement, InstanceKey, Open, Prepared, SinkState};
@@ -87,10 +87,15 @@ impl Thread {
         match part {
             SnapshotPart::Begin { checkpoint, state, prepare } => self.begin(task, checkpoint, state, prepare),
             SnapshotPart::Instance { checkpoint, uid, instance, capture, watermark, finished } => {
-                let waiting = capture.as_ref().map_or(0, Capture::raw_bytes);
+                let waiting = capture.as_ref().map_or(0, |capture| capture.raw_bytes());
                 let key = InstanceKey { uid, id: instance };
                 self.instance(task, checkpoint, key, capture, watermark, finished);
                 self.shared.waiting_bytes.fetch_sub(waiting, Ordering::Relaxed);
+            }
+            SnapshotPart::InFlight { checkpoint, pieces } => {
+                if let Some(open) = self.tasks.get_mut(&task).and_then(|state| state.open.get_mut(&checkpoint)) {
+                    open.failure = Some(format!("{} pieces of in-flight data cannot be stored", pieces.len()));
+                }
             }
             SnapshotPart::End { checkpoint } => self.end(task, checkpoint),
             SnapshotPart::Abandon { checkpoint } => {
@@ -120,7 +125,7 @@ impl Thread {
         task: TaskId,
         checkpoint: CheckpointId,
         key: InstanceKey,
-        capture: Option<Capture>,
+        capture: Option<Box<dyn CapturedState>>,
         watermark: i64,
         finished: bool,
     ) {
@@ -131,7 +136,7 @@ impl Thread {
             None => stored.chain().to_vec(),
             Some(capture) => {
                 open.captured_bytes += capture.raw_bytes() as u64;
-                match store(&self.shared, open, stored, (task, checkpoint), &capture) {
+                match store(&self.shared, open, stored, (task, checkpoint), &*capture) {
                     Ok(chain) => chain,
                     Err(reason) => {
                         open.failure = Some(format!("{} of operator {}: {reason}", key.id, key.uid));
@@ -229,7 +234,7 @@ fn store(
     open: &mut Open,
     stored: &mut StoredInstance,
     (task, checkpoint): (TaskId, CheckpointId),
-    capture: &Capture,
+    capture: &dyn CapturedState,
 ) -> Result<Vec<Segment>, String> {
     let mut image = capture.encode();
     let mut kept = stored.chain().len();

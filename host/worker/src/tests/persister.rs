@@ -68,7 +68,7 @@ impl Bench {
     /// Hands a whole snapshot over, with a capture of the instance.
     fn snapshot(&mut self, checkpoint: u64) -> Event {
         let checkpoint = CheckpointId(checkpoint);
-        let capture = Some(self.instance.capture(checkpoint).unwrap());
+        let capture = Some(Box::new(self.instance.capture(checkpoint).unwrap()) as Box<dyn weir_task::CapturedState>);
         let (uid, instance) = ("count".into(), InstanceId::Subtask(0));
         self.outlet.snapshot(TASK, SnapshotPart::Begin { checkpoint, state: TaskState::default(), prepare: Vec::new() });
         let part = SnapshotPart::Instance { checkpoint, uid, instance, capture, watermark: WATERMARK_START, finished: false };

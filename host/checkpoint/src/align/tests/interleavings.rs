@@ -178,6 +178,7 @@ impl MiniTask {
             }
             Action::Decline { checkpoint, .. } => self.declined.push(checkpoint),
             Action::Aborted(checkpoint) => assert!(self.aborts_told.contains(&checkpoint)),
+            Action::Capture { .. } | Action::CaptureDone(_) | Action::Announce(_) => panic!("no checkpoint is unaligned"),
         }
     }
 
