@@ -3,11 +3,21 @@
 use crate::job::{Chain, Edge, Exchange, Job};
 
 impl Job {
+    /// Keeps the ends of these edges in tasks of their own, also where they could be chained: what was in flight on them
+    /// waits in the gate of the reader.
+    #[must_use]
+    pub fn with_edges_apart(mut self, edges: &[usize]) -> Job {
+        self.apart.extend(edges);
+        self
+    }
+
     /// Whether rows take this edge by a call inside one task instead of through a channel: the exchange is forward, both
-    /// ends have equal parallelism, and no other edge leads into the reader.
+    /// ends have equal parallelism, no other edge leads into the reader, and the ends are not kept apart.
     pub fn edge_is_chained(&self, edge: usize) -> bool {
+        let apart = self.apart.contains(&edge);
         let edge = &self.edges[edge];
-        edge.exchange == Exchange::Forward
+        !apart
+            && edge.exchange == Exchange::Forward
             && self.vertices[edge.from].parallelism == self.vertices[edge.to].parallelism
             && self.edges.iter().filter(|other| other.to == edge.to).count() == 1
     }

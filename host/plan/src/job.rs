@@ -1,5 +1,6 @@
 //! What a checked job file says: settings, vertices, edges. Built by [`crate::load`] only; afterwards it never changes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -26,6 +27,8 @@ pub struct Job {
     pub vertices: Vec<Vertex>,
     /// Edges, ordered by the reading vertex, then by its input index, then as written.
     pub edges: Vec<Edge>,
+    /// Edges that are not chained although they could be.
+    pub(crate) apart: BTreeSet<usize>,
     pub(crate) document: Document,
     pub(crate) warnings: Diagnostics,
 }

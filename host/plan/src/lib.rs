@@ -5,6 +5,7 @@
 //! passed on as written, and [`Job::diagnostic`] places their complaints.
 
 mod chain;
+mod dead_letter;
 mod diagnostics;
 mod draw;
 mod env;
@@ -18,6 +19,7 @@ mod overrides;
 mod problems;
 mod reader;
 mod settings;
+mod topology;
 mod tree;
 mod units;
 mod vertices;
@@ -29,5 +31,6 @@ pub use job::{
 };
 pub use load::load;
 pub use nearest::nearest;
+pub use topology::{ChannelSpec, Destination, Topology};
 pub use units::{UnitError, format_duration, format_size, parse_duration, parse_size};
 pub use vertices::{is_component_name, is_component_version};

@@ -45,6 +45,7 @@ pub fn load(
         restart: settings.restart,
         vertices: drafts.into_iter().map(|draft| draft.vertex).collect(),
         edges,
+        apart: Default::default(),
         document,
         warnings,
     })

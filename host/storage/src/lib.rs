@@ -50,8 +50,8 @@ pub use error::{ErrorKind, StorageError};
 pub use job::JobStorage;
 pub use lock::JobLock;
 pub use manifest::{
-    Committable, ComponentState, InstanceState, JobInfo, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment,
-    StoredFile, SubtaskState,
+    Committable, ComponentState, InFlightState, InstanceState, JobInfo, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState,
+    Segment, StoredFile, SubtaskState,
 };
 pub use retention::Removed;
 pub use writer::SnapshotWriter;

@@ -126,6 +126,30 @@ pub struct SubtaskState {
     pub source_watermark: Option<i64>,
     /// Whether it has ended.
     pub finished: bool,
+    /// Rows that were on their way to it and that an unaligned barrier has overtaken, in the order they are to be processed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_flight: Vec<InFlightState>,
+}
+
+/// Rows that were on their way over one channel when a barrier overtook them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InFlightState {
+    /// Uid of the vertex that wrote them.
+    pub from: String,
+    /// The output they left by; none: dead letters.
+    pub output: Option<u32>,
+    /// The input they come in by.
+    pub input: u32,
+    /// Subtask that wrote them.
+    pub sender: u32,
+    /// For rows that every instance of a keyed operator gets: the key groups that have not had them, as first and one past
+    /// the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<(u16, u16)>,
+    /// Number of rows.
+    pub rows: u64,
+    /// The frames, one after the other, as they are on the wire.
+    pub frames: Segment,
 }
 
 /// Something that a sink has prepared, to be committed once the checkpoint is complete.
@@ -159,9 +183,11 @@ impl Manifest {
 
     /// Every segment that a restore reads.
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
-        self.operators
-            .values()
-            .flat_map(|operator| operator.template.iter().chain(operator.instances.values().flat_map(|instance| &instance.chain)))
+        self.operators.values().flat_map(|operator| {
+            let images = operator.instances.values().flat_map(|instance| &instance.chain);
+            let in_flight = operator.subtasks.iter().flat_map(|subtask| &subtask.in_flight);
+            operator.template.iter().chain(images).chain(in_flight.map(|in_flight| &in_flight.frames))
+        })
     }
 
     /// Names of all files that belong to it: those it reads and those it wrote.

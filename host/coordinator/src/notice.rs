@@ -1,0 +1,90 @@
+//! What the master of a job tells those who watch.
+
+use std::time::Duration;
+
+use weir_model::{Attempt, CheckpointId};
+
+use crate::{Progress, Shortage};
+
+/// Something that people want to see.
+#[derive(Debug)]
+pub enum Notice {
+    /// There are not enough slots; the job waits for them.
+    Waiting(Shortage),
+    /// The tasks of an execution are being built.
+    Deploying {
+        /// Its number.
+        attempt: Attempt,
+        /// Its workers.
+        workers: Vec<String>,
+    },
+    /// An execution begins.
+    Started {
+        /// Its number.
+        attempt: Attempt,
+        /// The checkpoint it goes on from.
+        from: Option<CheckpointId>,
+    },
+    /// An execution goes on under a new coordinator; no task was restarted.
+    TakenOver {
+        /// Its number.
+        attempt: Attempt,
+    },
+    /// A checkpoint could not be restored; an older one is tried.
+    FellBack {
+        /// The one that could not.
+        checkpoint: CheckpointId,
+        /// Why.
+        reason: String,
+    },
+    /// How far the job is. About twice a second.
+    Progress(Box<Progress>),
+    /// A checkpoint is complete.
+    Completed {
+        /// It.
+        checkpoint: CheckpointId,
+        /// From its trigger to its manifest.
+        duration: Duration,
+        /// Bytes written.
+        bytes: u64,
+        /// Of these, bytes that were in flight.
+        in_flight_bytes: u64,
+        /// Its barriers overtook rows.
+        unaligned: bool,
+    },
+    /// A checkpoint failed.
+    CheckpointFailed {
+        /// It.
+        checkpoint: CheckpointId,
+        /// Why.
+        reason: String,
+    },
+    /// A worker with tasks of the job is gone.
+    WorkerLost {
+        /// The worker.
+        worker: String,
+        /// How this is known.
+        reason: String,
+    },
+    /// The job failed and starts again.
+    Restarting {
+        /// Why it failed.
+        reason: String,
+        /// When it starts again.
+        delay: Duration,
+    },
+    /// The job goes on with another parallelism.
+    Rescaling {
+        /// The one it had.
+        from: u32,
+        /// The one it gets.
+        to: u32,
+    },
+    /// Another parallelism was asked for and cannot be had; the job goes on as it was.
+    RescaleRefused {
+        /// Why.
+        reason: String,
+    },
+    /// Sources have stopped; the last checkpoint is being taken.
+    Stopping,
+}

@@ -1,0 +1,46 @@
+//! A job on its way: the text of its job file with everything needed to read it alike in every process.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use weir_model::Digest;
+use weir_plan::{Diagnostics, Job};
+
+/// Which bytes a component reference of a job file stands for. Fixed when the job is submitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComponentPin {
+    /// SHA-256 of its bytes.
+    pub digest: Digest,
+    /// `name@version`, or the file it came from.
+    pub name: String,
+}
+
+/// A job as it was submitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Path of the job file where it was submitted: for messages, and to tell jobs of one name apart.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// `--set` flags as (dotted key, value), in their order.
+    pub overrides: Vec<(String, String)>,
+    /// The environment variables that it names.
+    pub environment: BTreeMap<String, String>,
+    /// Absolute folder that relative paths in it start at. On a cluster, a folder that its workers share.
+    pub job_dir: String,
+    /// Folder of dead letters that no sink of the job reads.
+    pub dead_letters: String,
+    /// By component reference, as the job file has it.
+    pub components: BTreeMap<String, ComponentPin>,
+}
+
+impl JobSpec {
+    /// Reads and checks the job file, and adds the sink for dead letters. The same everywhere.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at its places.
+    pub fn load(&self) -> Result<Job, Diagnostics> {
+        let job = weir_plan::load(&self.file, &self.text, &self.overrides, &|name| self.environment.get(name).cloned())?;
+        Ok(job.with_dead_letter_sink(&self.dead_letters))
+    }
+}
