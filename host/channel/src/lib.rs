@@ -6,6 +6,7 @@
 mod budget;
 mod frame;
 mod watermarks;
+pub mod wire;
 
 pub use budget::{Budget, Limits};
 pub use frame::Frame;
