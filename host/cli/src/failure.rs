@@ -1,6 +1,7 @@
 //! Errors as users see them: what was attempted, why it failed, a hint; with a number that docs/errors/ explains, and an
 //! exit code.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -29,7 +30,7 @@ impl From<Exit> for ExitCode {
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// The page in docs/errors/, such as "E0020".
-    pub(crate) number: &'static str,
+    pub(crate) number: Cow<'static, str>,
     /// How the process ends.
     pub(crate) exit: Exit,
     /// What was attempted and why it failed.
@@ -39,8 +40,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(number: &'static str, exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { number, exit, message: message.into(), hint: None }
+    pub(crate) fn new(number: impl Into<Cow<'static, str>>, exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { number: number.into(), exit, message: message.into(), hint: None }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {

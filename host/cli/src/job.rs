@@ -9,7 +9,7 @@ use weir_plan::{CheckpointMode, Diagnostics, Job, OnError, VertexKind};
 use crate::global::Global;
 use crate::job_file::{self, JobFile, JobFileArgs};
 use crate::output;
-use crate::store::ComponentStore;
+use crate::store::{self, ComponentStore};
 
 /// Commands about jobs.
 #[derive(clap::Subcommand)]
@@ -46,7 +46,7 @@ fn check(job: &Job, folder: &Path, global: &Global) -> Result<BTreeMap<String, S
         let mut refused = |message: &str, hint: Option<&str>| {
             problems.extend(job.diagnostic(&vertex.uid, "component", message, hint));
         };
-        match store.resolve(&spec.component, folder) {
+        match store::resolve(&store, &spec.component, folder) {
             Err(failure) => refused(&failure.message, failure.hint.as_deref()),
             Ok(found) => match weir_sandbox::inspect(&found.bytes) {
                 Err(error) => refused(&format!("{}: {error}", found.name), None),

@@ -21,7 +21,7 @@ use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::job_file::{self, JobFile, JobFileArgs};
 use crate::output;
-use crate::store::ComponentStore;
+use crate::store::{self, ComponentStore};
 
 /// Exit code of a job that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -57,7 +57,7 @@ struct Store {
 
 impl Components for Store {
     fn resolve(&self, component: &ComponentRef) -> Result<ResolvedComponent, String> {
-        match self.store.resolve(component, &self.job_dir) {
+        match store::resolve(&self.store, component, &self.job_dir) {
             Ok(found) => Ok(ResolvedComponent { bytes: found.bytes, name: found.name }),
             Err(failure) => Err(match &failure.hint {
                 Some(hint) => format!("{failure}; {hint}"),

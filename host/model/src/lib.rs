@@ -5,17 +5,21 @@
 mod barrier;
 mod batch;
 mod blobs;
+mod component_name;
 mod ids;
 mod key_group;
 mod keyed;
 pub mod limits;
+mod nearest;
 
 pub use barrier::{Barrier, BarrierKind};
 pub use batch::{Batch, BatchRef};
 pub use blobs::{Blobs, BlobsRef};
+pub use component_name::{is_component_name, is_component_version};
 pub use ids::{Attempt, CheckpointId, Digest, InstanceId, OperatorUid, ParseDigestError, SubtaskId, TaskId};
 pub use key_group::{KeyGroup, KeyGroupRange, key_group_of, subtask_of};
 pub use keyed::{KeyedBatch, KeyedBatchError, Partitioner, Section};
+pub use nearest::nearest;
 
 /// Event time: milliseconds since the Unix epoch, UTC.
 pub type Timestamp = i64;

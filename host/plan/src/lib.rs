@@ -14,7 +14,6 @@ mod graph;
 mod input;
 mod job;
 mod load;
-mod nearest;
 mod overrides;
 mod problems;
 mod reader;
@@ -30,7 +29,6 @@ pub use job::{
     OperatorSpec, Port, RestartSettings, SinkSpec, SourceSpec, Vertex, VertexKind, WatermarkSpec,
 };
 pub use load::load;
-pub use nearest::nearest;
 pub use topology::{ChannelSpec, Destination, Topology};
 pub use units::{UnitError, format_duration, format_size, parse_duration, parse_size};
-pub use vertices::{is_component_name, is_component_version};
+pub use weir_model::{is_component_name, is_component_version, nearest};

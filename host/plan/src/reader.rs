@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use weir_model::nearest;
 
 use crate::diagnostics::Code;
-use crate::nearest;
 use crate::problems::{Problems, suggest};
 use crate::tree::{Data, Entry, Node, Origin};
 use crate::units::{UnitError, parse_duration, parse_size};

@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
+use weir_model::nearest;
 
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, Place, Severity};
-use crate::nearest::nearest;
 
 /// Where a node comes from.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_model::limits::{CALL_DEADLINE_MS_DEFAULT, INSTANCE_MEMORY_BYTES_DEFAULT, INSTANCE_MEMORY_BYTES_MAX, PARALLELISM_MAX};
+use weir_model::{is_component_name, is_component_version};
 
 use crate::diagnostics::Code;
 use crate::input::{self, InputDraft};
@@ -217,18 +218,6 @@ fn component(section: &mut Section<'_>, problems: &mut Problems) -> ComponentRef
 fn named(name: &str, version: &str) -> Option<ComponentRef> {
     (is_component_name(name) && is_component_version(version))
         .then(|| ComponentRef::Named { name: name.to_owned(), version: version.to_owned() })
-}
-
-/// Whether a text may be the name of a component.
-pub fn is_component_name(text: &str) -> bool {
-    is_component_version(text) && !text.contains('+')
-}
-
-/// Whether a text may be the version of a component.
-pub fn is_component_version(text: &str) -> bool {
-    text.len() <= 64
-        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || ['.', '_', '-', '+'].contains(&c))
 }
 
 /// Names of the outputs and where each is named.

@@ -1,4 +1,5 @@
-//! Checkpoints on an object store: files, manifests, reachability, deletion.
+//! Checkpoints on an object store: files, manifests, reachability, deletion. And the components of one machine
+//! ([`ComponentStore`]).
 //!
 //! Floor 2. Owns the layout of a job's folder, the form of manifests, checksums, what may be deleted when, and which attempt
 //! may write. Never looks into a payload, never decides when a checkpoint is taken or retained, and assumes nothing of a local
@@ -33,6 +34,7 @@
 
 mod backend;
 mod checkpoints;
+mod components;
 mod document;
 mod error;
 mod job;
@@ -41,11 +43,13 @@ mod local;
 mod lock;
 mod manifest;
 mod retention;
+mod whole_file;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use components::{ComponentError, ComponentErrorKind, ComponentStore, Pushed, StoredComponent, digest_of};
 pub use error::{ErrorKind, StorageError};
 pub use job::JobStorage;
 pub use lock::JobLock;
@@ -54,4 +58,5 @@ pub use manifest::{
     Segment, StoredFile, SubtaskState,
 };
 pub use retention::Removed;
+pub use whole_file::write_whole;
 pub use writer::SnapshotWriter;

@@ -25,7 +25,7 @@ pub(super) fn execute(folder: &Path, output: Option<&Path>, profile: &str, globa
     super::inspect(&component, &package.name)?;
 
     let path = output.map_or_else(|| folder.join(format!("{}.wasm", package.name)), Path::to_owned);
-    files::write_whole(&path, &component).map_err(|error| {
+    weir_storage::write_whole(&path, &component).map_err(|error| {
         Failure::new("E0023", Exit::Failed, format!("cannot write the component {}: {error}", path.display()))
     })?;
     let digest = digest_of(&component);

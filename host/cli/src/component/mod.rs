@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use weir_plan::ComponentRef;
 use weir_sandbox::{Inspection, Sandbox, SandboxOptions};
+use weir_storage::Pushed;
 
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::store::{ComponentStore, Pushed, short};
+
+use crate::store::{self, ComponentStore, short};
 use crate::{files, output};
 
 /// Commands about components.
@@ -88,8 +90,8 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
         Command::Show { component } => show(&store, &component, global),
         Command::Rm { component } => {
             let (name, version) = parse_name(&component)?;
-            let removed = store.remove(&name, &version)?;
-            global.note(&format!("removed {}, digest {}", removed.full_name(), short(&removed.digest)));
+            let removed = store.remove(&name, &version, &|_| false).map_err(Failure::from)?;
+            global.note(&format!("removed {}, digest {}", removed.full_name(), short(&removed.digest.to_string())));
             Ok(())
         }
     }
@@ -143,7 +145,7 @@ fn push(
         let hint = "give them: --name NAME --version VERSION (`weir component build` writes them into what it builds)";
         return Err(Failure::new("E0020", Exit::Usage, message).hint(hint).into());
     };
-    let (digest, already) = match store.push(&bytes, &name, &version)? {
+    let (digest, already) = match store.push(&bytes, &name, &version).map_err(Failure::from)? {
         Pushed::New(digest) => (digest, false),
         Pushed::AlreadyThere(digest) => (digest, true),
     };
@@ -157,7 +159,7 @@ fn push(
 }
 
 fn list(store: &ComponentStore, global: &Global) -> anyhow::Result<()> {
-    let all = store.list()?;
+    let all = store.list().map_err(Failure::from)?;
     if global.json {
         return output::print_json(&all);
     }
@@ -167,7 +169,7 @@ fn list(store: &ComponentStore, global: &Global) -> anyhow::Result<()> {
     }
     let mut rows = vec![["NAME", "VERSION", "DIGEST", "SIZE", "PUSHED"].map(str::to_owned).to_vec()];
     for stored in &all {
-        let digest = short(&stored.digest).to_owned();
+        let digest = short(&stored.digest.to_string()).to_owned();
         let (size, pushed) = (output::size(stored.size_bytes), output::ago(stored.pushed_at_ms));
         rows.push(vec![stored.name.clone(), stored.version.clone(), digest, size, pushed]);
     }
@@ -176,8 +178,8 @@ fn list(store: &ComponentStore, global: &Global) -> anyhow::Result<()> {
 
 fn show(store: &ComponentStore, component: &str, global: &Global) -> anyhow::Result<()> {
     let (name, version) = parse_name(component)?;
-    let stored = store.get(&name, &version)?;
-    let found = store.resolve(&ComponentRef::Named { name, version }, Path::new(""))?;
+    let stored = store.get(&name, &version).map_err(Failure::from)?;
+    let found = store::resolve(store, &ComponentRef::Named { name, version }, Path::new(""))?;
     let inspection = inspect(&found.bytes, &found.name)?;
     if global.json {
         return output::print_json(&json!({ "stored": stored, "inspection": inspection }));

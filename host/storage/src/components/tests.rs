@@ -8,8 +8,14 @@ fn store() -> (tempfile::TempDir, ComponentStore) {
     (folder, store)
 }
 
-fn named(name: &str, version: &str) -> ComponentRef {
-    ComponentRef::Named { name: name.to_owned(), version: version.to_owned() }
+/// The bytes that a name and version stand for.
+fn found(store: &ComponentStore, name: &str, version: &str) -> Result<Vec<u8>, ComponentError> {
+    store.bytes(store.get(name, version)?.digest)
+}
+
+/// For removals: nothing else needs the bytes.
+fn unneeded(_: Digest) -> bool {
+    false
 }
 
 fn names(store: &ComponentStore) -> Vec<String> {
@@ -28,11 +34,13 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn what_was_pushed_is_found_by_name_with_its_digest() {
-    let (folder, store) = store();
+    let (_folder, store) = store();
     let pushed = store.push(b"one", "count", "1.0.0").unwrap();
     assert_eq!(pushed, Pushed::New(digest_of(b"one")));
-    let found = store.resolve(&named("count", "1.0.0"), folder.path()).unwrap();
-    assert_eq!((found.bytes.as_slice(), found.digest, found.name.as_str()), (&b"one"[..], digest_of(b"one"), "count@1.0.0"));
+    let stored = store.get("count", "1.0.0").unwrap();
+    assert_eq!((stored.digest, stored.size_bytes, stored.full_name().as_str()), (digest_of(b"one"), 3, "count@1.0.0"));
+    assert_eq!(store.bytes(stored.digest).unwrap(), b"one");
+    assert!(store.has(stored.digest) && !store.has(digest_of(b"two")));
 }
 
 #[test]
@@ -46,8 +54,8 @@ fn a_version_never_stands_for_other_bytes() {
     store.push(b"one", "count", "1.0.0").unwrap();
     assert_eq!(store.push(b"one", "count", "1.0.0").unwrap(), Pushed::AlreadyThere(digest_of(b"one")));
     let refused = store.push(b"two", "count", "1.0.0").unwrap_err();
-    assert_eq!((refused.number, refused.exit), ("E0021", Exit::Refused));
-    assert_eq!(store.resolve(&named("count", "1.0.0"), folder.path()).unwrap().bytes, b"one");
+    assert_eq!((refused.code, refused.kind), ("E0021", ComponentErrorKind::Taken));
+    assert_eq!(found(&store, "count", "1.0.0").unwrap(), b"one");
     let blobs = files_below(&folder.path().join("components/blobs"));
     assert_eq!(blobs.len(), 1, "refused bytes are not kept: {blobs:?}");
 }
@@ -65,7 +73,7 @@ fn of_many_that_push_different_bytes_at_once_one_wins() {
     });
     assert_eq!(outcomes.iter().filter(|won| **won).count(), 1);
     let winner = outcomes.iter().position(|won| *won).unwrap();
-    assert_eq!(store.resolve(&named("count", "1.0.0"), folder.path()).unwrap().bytes, [u8::try_from(winner).unwrap()]);
+    assert_eq!(found(&store, "count", "1.0.0").unwrap(), [u8::try_from(winner).unwrap()]);
     let left: Vec<_> = files_below(folder.path()).into_iter().filter(|path| path.to_string_lossy().ends_with(".part")).collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -86,21 +94,21 @@ fn removing_forgets_the_name_and_bytes_that_no_other_name_stands_for() {
     let (folder, store) = store();
     store.push(b"same", "a", "1").unwrap();
     store.push(b"same", "b", "1").unwrap();
-    store.remove("a", "1").unwrap();
+    store.remove("a", "1", &unneeded).unwrap();
     assert_eq!(names(&store), ["b@1"]);
-    assert_eq!(store.resolve(&named("b", "1"), folder.path()).unwrap().bytes, b"same");
-    store.remove("b", "1").unwrap();
+    assert_eq!(found(&store, "b", "1").unwrap(), b"same");
+    store.remove("b", "1", &unneeded).unwrap();
     assert!(files_below(folder.path()).is_empty());
-    assert_eq!(store.remove("b", "1").unwrap_err().number, "E0020");
+    assert_eq!(store.remove("b", "1", &unneeded).unwrap_err().code, "E0020");
 }
 
 #[test]
 fn an_unknown_component_is_answered_with_what_there_is() {
-    let (folder, store) = store();
+    let (_folder, store) = store();
     let hint = |name: &str, version: &str| {
-        let failure = store.resolve(&named(name, version), folder.path()).err().unwrap();
-        assert_eq!(failure.number, "E0020");
-        failure.hint.unwrap_or_default()
+        let error = store.get(name, version).unwrap_err();
+        assert_eq!((error.kind, error.code), (ComponentErrorKind::Unknown, "E0020"));
+        error.hint.unwrap_or_default()
     };
     assert!(hint("window", "1.0.0").starts_with("the store is empty"));
     store.push(b"1", "window", "1.0.0").unwrap();
@@ -114,33 +122,41 @@ fn an_unknown_component_is_answered_with_what_there_is() {
 fn damage_is_noticed_and_a_push_of_the_same_bytes_repairs_it() {
     let (folder, store) = store();
     store.push(b"one", "count", "1.0.0").unwrap();
-    let blob = store.blob(&digest_of(b"one").to_string());
+    let blob = store.blob(digest_of(b"one"));
     fs::write(&blob, b"onf").unwrap();
-    assert_eq!(store.resolve(&named("count", "1.0.0"), folder.path()).err().unwrap().number, "E0025");
+    assert_eq!(found(&store, "count", "1.0.0").unwrap_err().code, "E0025");
     fs::remove_file(&blob).unwrap();
-    assert_eq!(store.resolve(&named("count", "1.0.0"), folder.path()).err().unwrap().number, "E0025");
+    assert_eq!(found(&store, "count", "1.0.0").unwrap_err().code, "E0025");
     store.push(b"one", "count", "1.0.0").unwrap();
-    assert_eq!(store.resolve(&named("count", "1.0.0"), folder.path()).unwrap().bytes, b"one");
+    assert_eq!(found(&store, "count", "1.0.0").unwrap(), b"one");
 
     fs::write(folder.path().join("components/names/count/1.0.0"), b"{").unwrap();
-    assert_eq!(store.list().unwrap_err().number, "E0025");
+    assert_eq!(store.list().unwrap_err().code, "E0025");
 }
 
 #[test]
 fn names_that_lead_out_of_the_store_are_refused() {
     let (_folder, store) = store();
     for (name, version) in [("..", "1"), ("a/b", "1"), ("a", ".."), ("a", "../../x"), ("", "1"), ("a", ""), (".hidden", "1")] {
-        assert_eq!(store.push(b"x", name, version).unwrap_err().exit, Exit::Usage, "{name}@{version}");
-        assert_eq!(store.get(name, version).unwrap_err().number, "E0020", "{name}@{version}");
+        assert_eq!(store.push(b"x", name, version).unwrap_err().kind, ComponentErrorKind::Unknown, "{name}@{version}");
+        assert_eq!(store.get(name, version).unwrap_err().code, "E0020", "{name}@{version}");
     }
 }
 
 #[test]
-fn a_path_counts_from_the_job_files_folder() {
-    let (folder, store) = store();
-    fs::write(folder.path().join("op.wasm"), b"op").unwrap();
-    let found = store.resolve(&ComponentRef::Path("op.wasm".to_owned()), folder.path()).unwrap();
-    assert_eq!((found.bytes.as_slice(), found.name.as_str()), (&b"op"[..], "op.wasm"));
-    let failure = store.resolve(&ComponentRef::Path("opp.wasm".to_owned()), folder.path()).err().unwrap();
-    assert!(failure.hint.as_ref().is_some_and(|hint| hint.ends_with("op.wasm?")), "{failure:?}");
+fn bytes_without_a_name_stay_while_they_are_needed_or_young() {
+    let (_folder, store) = store();
+    let digest = store.keep(b"one").unwrap();
+    assert_eq!(store.keep(b"one").unwrap(), digest);
+    assert_eq!(store.bytes(digest).unwrap(), b"one");
+    assert_eq!(names(&store), Vec::<String>::new());
+
+    assert_eq!(store.sweep(Duration::from_secs(3_600), &unneeded).unwrap(), 0);
+    assert_eq!(store.sweep(Duration::ZERO, &|needed| needed == digest).unwrap(), 0);
+    store.push(b"one", "count", "1").unwrap();
+    assert_eq!(store.sweep(Duration::ZERO, &unneeded).unwrap(), 0, "a name stands for it");
+    store.remove("count", "1", &|needed| needed == digest).unwrap();
+    assert!(store.has(digest));
+    assert_eq!(store.sweep(Duration::ZERO, &unneeded).unwrap(), 1);
+    assert!(!store.has(digest));
 }
