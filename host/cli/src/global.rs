@@ -69,6 +69,13 @@ impl Global {
         Ok(Global { data_dir, json: args.json, quiet: args.quiet, colour, log, origins })
     }
 
+    /// What holds where nothing is configured and nothing is shown.
+    #[cfg(test)]
+    pub(crate) fn for_tests(data_dir: &Path) -> Global {
+        let (log, colour) = ("warn".to_owned(), Colour::Never);
+        Global { data_dir: data_dir.to_owned(), json: false, quiet: true, colour, log, origins: Vec::new() }
+    }
+
     /// Sends log lines to standard error.
     pub(crate) fn start_log(&self) {
         let filter = log_filter(&self.log, &Origin::Default).unwrap_or_default();

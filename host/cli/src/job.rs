@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weir_plan::{CheckpointMode, Diagnostics, Job, OnError, VertexKind};
+use weir_plan::{CheckpointMode, Diagnostics, Job, OnError, Vertex, VertexKind};
 
 use crate::global::Global;
 use crate::job_file::{self, JobFile, JobFileArgs};
-use crate::output;
-use crate::store::{self, ComponentStore};
+use crate::store::ComponentStore;
+use crate::{Native, job_spec, output};
 
 /// Commands about jobs.
 #[derive(clap::Subcommand)]
@@ -40,21 +40,17 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
 fn check(job: &Job, folder: &Path, global: &Global) -> Result<BTreeMap<String, String>, Diagnostics> {
     let mut problems = weir_worker::check_connectors(job, folder).err().unwrap_or_default();
     let store = ComponentStore::open(&global.data_dir);
-    let mut digests = BTreeMap::new();
-    for vertex in &job.vertices {
-        let VertexKind::Operator(spec) = &vertex.kind else { continue };
-        let mut refused = |message: &str, hint: Option<&str>| {
-            problems.extend(job.diagnostic(&vertex.uid, "component", message, hint));
-        };
-        match store::resolve(&store, &spec.component, folder) {
-            Err(failure) => refused(&failure.message, failure.hint.as_deref()),
-            Ok(found) => match weir_sandbox::inspect(&found.bytes) {
-                Err(error) => refused(&format!("{}: {error}", found.name), None),
-                Ok(_) => drop(digests.insert(vertex.uid.clone(), found.digest.to_string())),
-            },
-        }
+    let (pins, _) = job_spec::components(job, folder, &mut job_spec::in_store(&store), &Native::new(), &mut problems);
+    if !problems.is_empty() {
+        return Err(problems);
     }
-    if problems.is_empty() { Ok(digests) } else { Err(problems) }
+    let digest = |vertex: &Vertex| match &vertex.kind {
+        VertexKind::Operator(spec) => {
+            pins.get(&spec.component.to_string()).map(|pin| (vertex.uid.clone(), pin.digest.to_string()))
+        }
+        _ => None,
+    };
+    Ok(job.vertices.iter().filter_map(digest).collect())
 }
 
 fn as_json(job: &Job, digests: &BTreeMap<String, String>) -> Value {

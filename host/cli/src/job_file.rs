@@ -1,5 +1,7 @@
 //! A job file on disk: found, read, checked; with the flags that name it.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use weir_plan::Job;
@@ -26,6 +28,11 @@ pub(crate) struct JobFile {
     pub(crate) path: PathBuf,
     /// Its folder: relative paths in it start here.
     pub(crate) folder: PathBuf,
+    pub(crate) text: String,
+    /// `--set` flags as (dotted key, value).
+    pub(crate) overrides: Vec<(String, String)>,
+    /// The environment variables that it names and that are set.
+    pub(crate) environment: BTreeMap<String, String>,
 }
 
 /// Reads and checks a job file. What is odd about it but no error is told to the user.
@@ -37,13 +44,20 @@ pub(crate) fn load(args: &JobFileArgs, global: &Global) -> anyhow::Result<JobFil
         Failure::new("E0001", Exit::Usage, format!("cannot read the job file {name}: line {line} is not UTF-8"))
     })?;
     let overrides = args.set.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>()?;
-    let job = weir_plan::load(&name, &text, &overrides, &|name| std::env::var(name).ok())?;
+    let environment = RefCell::new(BTreeMap::new());
+    let variable = |name: &str| {
+        let value = std::env::var(name).ok()?;
+        environment.borrow_mut().insert(name.to_owned(), value.clone());
+        Some(value)
+    };
+    let job = weir_plan::load(&name, &text, &overrides, &variable)?;
+    let environment = environment.take();
     if !job.warnings().is_empty() {
         global.note(&format!("{}\n", job.warnings()));
     }
     let path = std::path::absolute(&args.path)?;
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-    Ok(JobFile { job, path, folder })
+    Ok(JobFile { job, path, folder, text, overrides, environment })
 }
 
 fn parse_set(flag: &str) -> Result<(String, String), Failure> {

@@ -13,6 +13,7 @@ mod files;
 mod global;
 mod job;
 mod job_file;
+mod job_spec;
 mod output;
 mod run;
 mod sdk;
