@@ -111,7 +111,54 @@ pub const CLOCK_SKEW_MS_MAX: u64 = 60_000;
 /// Bytes of a component that one message carries.
 pub const COMPONENT_PART_BYTES: usize = 1 << 20;
 
+/// Bytes of a JSON document sent to the API: a job file with what it takes from the environment.
+pub const API_BODY_BYTES_MAX: usize = 1 << 20;
+
 const _: () = assert!(4 * HEARTBEAT_INTERVAL_MS <= HEARTBEAT_TIMEOUT_MS, "one late heartbeat loses no worker");
+/// Longest name of a node, a cluster or a job.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Largest UDP payload. A send may hold ten of them, and the kernel refuses more than 65,507 bytes at once.
+pub const PACKET_BYTES_MAX: u16 = 6_500;
+
+/// Most that may wait unread on one stream of a connection. quinn gives up a connection when a stream has more than 1,024
+/// gaps, which a larger window of small packets could have.
+pub const STREAM_WINDOW_BYTES_MAX: u32 = 1 << 20;
+
+/// Channels a peer may have open on one data connection. Each costs some 100 bytes as soon as the connection is there, and
+/// a stream window of bytes while nobody reads it.
+pub const CHANNELS_PER_CONNECTION_MAX: u32 = 4_096;
+
+/// Connections an endpoint holds at a time, both kinds: two per peer. One more attempt gets no answer.
+pub const CONNECTIONS_MAX: usize = 1_024;
+
+/// Peers that an endpoint lets prove who they are at a time; of others nothing is kept. Each may hold about 64 KiB.
+pub const HANDSHAKES_MAX: usize = 64;
+
+/// Datagrams of attempts that were not looked at yet, together.
+pub const HANDSHAKE_BUFFER_BYTES_MAX: u64 = 4 << 20;
+
+/// Time a peer has to prove who it is and say hello; and to say which channel a stream is.
+pub const HELLO_MS_MAX: u64 = 5_000;
+
+/// Longest hello.
+pub const HELLO_BYTES_MAX: usize = 512;
+
+/// Largest control message.
+pub const CONTROL_MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+/// Control messages that wait for being sent, on one connection.
+pub const CONTROL_QUEUE_MESSAGES_MAX: usize = 256;
+
+/// Bytes of control messages that wait for being sent, on one connection.
+pub const CONTROL_QUEUE_BYTES_MAX: usize = 32 << 20;
+
+/// Connections that were accepted, but that nobody has taken from the endpoint yet.
+pub const ACCEPTED_QUEUE_MAX: usize = 64;
+
+/// Liveness connections a coordinator holds.
+pub const LIVENESS_CONNECTIONS_MAX: usize = 1_024;
+
 const _: () = assert!(FRAME_ROWS_MAX <= u32::MAX as usize);
 const _: () = assert!(KEY_BYTES_MAX < VALUE_BYTES_MAX);
 const _: () = assert!(CHANNEL_BYTES_MAX >= FRAME_BYTES_TARGET, "a channel holds at least one full frame");
@@ -121,3 +168,6 @@ const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize, "column offsets fit i
 const _: () = assert!(KEY_GROUPS_DEFAULT <= KEY_GROUPS_MAX);
 const _: () = assert!(CALL_TARGET_MS < CALL_DEADLINE_MS_DEFAULT);
 const _: () = assert!(INSTANCE_MEMORY_BYTES_DEFAULT <= INSTANCE_MEMORY_BYTES_MAX);
+const _: () = assert!(PACKET_BYTES_MAX as usize * 10 <= 65_507, "ten packets fit into one send");
+const _: () = assert!(CONTROL_MESSAGE_BYTES_MAX <= CONTROL_QUEUE_BYTES_MAX, "the largest message can wait");
+const _: () = assert!(HELLO_BYTES_MAX >= 2 * NAME_BYTES_MAX + 64, "the longest names fit into a hello");
