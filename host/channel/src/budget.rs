@@ -111,7 +111,10 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use std::collections::VecDeque;
 
     #[test]
     fn a_sender_waits_at_either_bound_and_is_told_once() {
@@ -128,52 +131,76 @@ mod tests {
         assert_eq!(budget.bytes(), 0);
     }
 
-    /// A sender that fills the channel whenever it may, and a receiver that takes `bytes_per_ms`.
-    fn run(budget: &mut Budget, now: &mut Duration, frame: usize, bytes_per_ms: usize, frames: usize) {
-        for _ in 0..frames {
-            while budget.has_room() {
-                budget.add(frame);
+    /// A channel whose frames are known by their sizes.
+    struct Run {
+        budget: Budget,
+        queue: VecDeque<usize>,
+        now: Duration,
+    }
+
+    impl Run {
+        fn new() -> Run {
+            let budget = Budget::new(Limits { frames_max: 1 << 20, bytes_max: 8 << 20 });
+            Run { budget, queue: VecDeque::new(), now: Duration::ZERO }
+        }
+
+        fn add(&mut self, size_bytes: usize) {
+            self.budget.add(size_bytes);
+            self.queue.push_back(size_bytes);
+        }
+
+        fn remove(&mut self) -> usize {
+            let size_bytes = self.queue.pop_front().unwrap();
+            self.budget.remove(size_bytes, self.now);
+            size_bytes
+        }
+
+        /// The sender fills the channel whenever it may, and the receiver takes so many bytes a millisecond.
+        fn go(&mut self, frame: usize, bytes_per_ms: usize, frames: usize) {
+            for _ in 0..frames {
+                while self.budget.has_room() {
+                    self.add(frame);
+                }
+                let taken = self.remove();
+                self.now += Duration::from_micros((taken * 1_000 / bytes_per_ms) as u64);
             }
-            budget.remove(frame, *now);
-            *now += Duration::from_micros((frame * 1_000 / bytes_per_ms) as u64);
         }
     }
 
     #[test]
     fn the_bound_follows_the_pace_of_the_receiver() {
-        let mut budget = Budget::new(Limits { frames_max: 1 << 20, bytes_max: 8 << 20 });
-        let mut now = Duration::ZERO;
-        assert_eq!(budget.bytes_max(), limits::CHANNEL_BYTES_MIN, "it starts small");
-        run(&mut budget, &mut now, 1 << 20, 400 << 10, 100);
-        assert_eq!(budget.bytes_max(), 8 << 20, "a fast receiver has all the room there is");
-        run(&mut budget, &mut now, 16 << 10, 10 << 10, 10_000);
-        let bound = budget.bytes_max();
+        let mut run = Run::new();
+        assert_eq!(run.budget.bytes_max(), limits::CHANNEL_BYTES_MIN, "it starts small");
+        run.go(1 << 20, 400 << 10, 100);
+        assert_eq!(run.budget.bytes_max(), 8 << 20, "a fast receiver has all the room there is");
+        run.go(16 << 10, 10 << 10, 10_000);
+        let bound = run.budget.bytes_max();
         assert!((900 << 10..=1_100 << 10).contains(&bound), "10 KiB/ms are about 1 MiB in 100 ms, not {bound}");
-        run(&mut budget, &mut now, 2 << 10, 200, 10_000);
-        assert_eq!(budget.bytes_max(), limits::CHANNEL_BYTES_MIN, "a slow one has little, never nothing");
-        run(&mut budget, &mut now, 1 << 20, 400 << 10, 100);
-        assert_eq!(budget.bytes_max(), 8 << 20, "also with frames larger than the bound of which one fits at a time");
+        run.go(2 << 10, 200, 10_000);
+        assert_eq!(run.budget.bytes_max(), limits::CHANNEL_BYTES_MIN, "a slow one has little, never nothing");
+        run.go(1 << 20, 400 << 10, 200);
+        assert_eq!(run.budget.bytes_max(), 8 << 20, "also with frames larger than the bound, of which one fits at a time");
     }
 
     #[test]
     fn time_without_frames_or_without_reading_is_not_the_receivers() {
-        let mut budget = Budget::new(Limits { frames_max: 1 << 20, bytes_max: 8 << 20 });
-        let mut now = Duration::ZERO;
-        run(&mut budget, &mut now, 1 << 20, 400 << 10, 100);
-        while budget.frames > 0 {
-            budget.remove(1 << 20, now);
+        let mut run = Run::new();
+        run.go(1 << 20, 400 << 10, 100);
+        while !run.queue.is_empty() {
+            run.remove();
         }
         for _ in 0..1_000 {
-            budget.add(100);
-            budget.remove(100, now);
-            now += Duration::from_millis(50);
+            run.add(100);
+            run.remove();
+            run.now += Duration::from_millis(50);
         }
-        assert_eq!(budget.bytes_max(), 8 << 20, "the sender had nothing to send");
-        budget.add(100);
-        budget.add(100);
-        budget.remove(100, now);
-        budget.pause();
-        budget.remove(100, now + Duration::from_secs(60));
-        assert_eq!(budget.bytes_max(), 8 << 20, "the channel was blocked");
+        assert_eq!(run.budget.bytes_max(), 8 << 20, "the sender had nothing to send");
+        run.add(100);
+        run.add(100);
+        run.remove();
+        run.budget.pause();
+        run.now += Duration::from_secs(60);
+        run.remove();
+        assert_eq!(run.budget.bytes_max(), 8 << 20, "the channel was blocked");
     }
 }

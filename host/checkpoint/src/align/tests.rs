@@ -1,6 +1,7 @@
 //! The acceptance scenarios of barrier handling, and every order of a few events.
 
 mod interleavings;
+mod unaligned;
 
 use weir_model::BarrierKind;
 

@@ -432,3 +432,54 @@ fn actions_grow_linearly_with_tasks_and_checkpoints() {
         );
     }
 }
+
+fn unalign(checkpoint: u64) -> Action {
+    Action::Unalign(CheckpointId(checkpoint))
+}
+
+#[test]
+fn s05_a_checkpoint_that_takes_long_goes_on_unaligned_once_and_the_next_starts_aligned() {
+    let mut driver = Driver::new(Config { unaligned_after_ms: Some(300), max_concurrent: 3, ..config() }, 2);
+    assert_eq!(driver.tick(1_000), [trigger(40)]);
+    driver.acknowledge(1_100, 0, 40);
+    assert_eq!(driver.deadline_ms(), Some(1_300));
+    assert_eq!(driver.tick(1_299), []);
+    assert_eq!(driver.tick(1_300), [unalign(40)]);
+    assert!(driver.coordinator.pending().all(Pending::is_unaligned));
+    assert_eq!(driver.tick(1_400), []);
+    assert_eq!(driver.deadline_ms(), Some(6_000), "none is started beside it, whatever may be in progress");
+    let kind = CompletionKind::Checkpoint;
+    assert_eq!(driver.acknowledge(2_000, 1, 40), [Action::WriteManifest { checkpoint: CheckpointId(40), kind }]);
+    assert_eq!(driver.written(2_050, 40), [complete(40, kind), trigger(41)]);
+    assert!(driver.coordinator.last_completed().unwrap().unaligned);
+    assert_eq!(driver.complete(2_100, 41), [complete(41, kind)]);
+    assert!(!driver.coordinator.last_completed().unwrap().unaligned);
+}
+
+#[test]
+fn unaligned_from_the_start_is_said_with_the_barrier() {
+    let mut driver = Driver::new(Config { unaligned_after_ms: Some(0), ..config() }, 1);
+    let actions = driver.tick(1_000);
+    assert!(matches!(actions[..], [Action::Trigger(Barrier { unaligned: true, .. })]), "{actions:?}");
+    assert_eq!(driver.tick(2_000), [], "nothing is left to switch");
+}
+
+#[test]
+fn s06_the_last_checkpoint_of_a_job_stays_aligned() {
+    for after_ms in [0, 300] {
+        let mut driver = Driver::new(Config { unaligned_after_ms: Some(after_ms), ..config() }, 1);
+        assert_eq!(driver.tell(500, Event::RequestStop), [trigger_of(40, BarrierKind::Stop)]);
+        assert_eq!(driver.tick(1_500), []);
+        let mut driver = Driver::new(Config { unaligned_after_ms: Some(after_ms), ..config() }, 1);
+        assert_eq!(driver.finish_all(500), [trigger(40)]);
+        assert_eq!(driver.tick(1_500), []);
+        assert_eq!(driver.deadline_ms(), Some(5_500));
+    }
+}
+
+#[test]
+fn a_task_of_another_attempt_does_not_finish_the_job() {
+    let mut driver = Driver::new(config(), 1);
+    assert_eq!(driver.tell(500, Event::TaskFinished { task: TaskId(0), attempt: Attempt(1) }), []);
+    assert_eq!(driver.finish_all(600), [trigger(40)]);
+}
