@@ -2,26 +2,29 @@
 
 mod display;
 mod json;
+mod local;
 mod summary;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use weir_plan::{ComponentRef, Job, parse_duration};
+use weir_coordinator::{JobError, MasterJob, Notice, Outcome, Progress};
+use weir_plan::{Job, parse_duration};
 use weir_sandbox::{Sandbox, SandboxOptions, Tracking};
-use weir_worker::{Components, JobError, Notice, Options, Outcome, ResolvedComponent, RunningJob, StopHandle, prepare};
+use weir_worker::{ConnectorLine, describe_connectors};
 
 use crate::Native;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::job_file::{self, JobFile, JobFileArgs};
+use crate::job_file::JobFileArgs;
+use crate::job_spec;
 use crate::output;
-use crate::store::{self, ComponentStore};
+use crate::run::local::StopHandle;
 
 /// Exit code of a job that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -49,79 +52,60 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
-/// The component store as jobs see it.
-struct Store {
-    store: ComponentStore,
-    job_dir: PathBuf,
-}
-
-impl Components for Store {
-    fn resolve(&self, component: &ComponentRef) -> Result<ResolvedComponent, String> {
-        match store::resolve(&self.store, component, &self.job_dir) {
-            Ok(found) => Ok(ResolvedComponent { bytes: found.bytes, name: found.name }),
-            Err(failure) => Err(match &failure.hint {
-                Some(hint) => format!("{failure}; {hint}"),
-                None => failure.to_string(),
-            }),
-        }
-    }
-}
-
 pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::Result<ExitCode> {
-    let file = job_file::load(&args.file, global)?;
-    let options = options(args, &file, global, native)?;
-    let tracking = options.sandbox.tracking().to_string();
-    let prepared = prepare(file.job, options).map_err(|error| explained(&error))?;
-    let mut view = View::new(global, prepared.job());
-    view.begin(&prepared, &tracking);
-    let running = RunningJob::new(prepared);
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let signals = listen(running.stop_handle(), interrupted.clone(), global)?;
-    if let Some(after) = args.stop_after {
-        let stop = running.stop_handle();
-        std::thread::spawn(move || {
-            std::thread::sleep(after);
-            stop.stop();
-        });
-    }
-    let outcome = running.run(&mut |notice| view.notice(&notice));
-    signals.close();
-    view.end();
-    match outcome.map_err(|error| explained(&error))? {
-        Outcome::Finished(progress) => {
-            view.summary("finished", Some(&progress))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Outcome::Stopped(progress) => {
-            view.summary("stopped", progress.as_deref())?;
-            let code = if interrupted.load(Ordering::Relaxed) { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS };
-            Ok(code)
-        }
-        Outcome::AlreadyFinished { checkpoint, at_ms } => {
-            view.already_finished(checkpoint, at_ms)?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
-}
-
-fn options(args: &Args, file: &JobFile, global: &Global, native: &Native) -> anyhow::Result<Options> {
+    let (spec, job, components) = job_spec::for_this_process(&args.file, native, global)?;
+    let connectors = describe_connectors(&job, Path::new(&spec.job_dir))?;
     let sandbox = Sandbox::new(SandboxOptions {
         cache: Some(global.data_dir.join("compiled")),
         tracking: Tracking::Auto,
         epoch_interruption: true,
     })
     .map_err(|error| Failure::new("E0030", Exit::Failed, format!("cannot start the sandbox: {error}")))?;
-    let store = Store { store: ComponentStore::open(&global.data_dir), job_dir: file.folder.clone() };
-    Ok(Options {
-        data_dir: global.data_dir.clone(),
-        job_dir: file.folder.clone(),
-        origin: file.path.to_string_lossy().into_owned(),
+    let view = Arc::new(Mutex::new(View::new(global, &job)));
+    lock(&view).begin(&connectors, &sandbox.tracking().to_string());
+    let settings = MasterJob {
+        spec,
+        default_storage: global.data_dir.join("jobs").to_string_lossy().into_owned(),
         fresh: args.fresh,
         allow_dropped_state: args.allow_dropped_state,
-        sandbox,
-        components: Arc::new(store),
-        native: native.clone(),
-    })
+        patient: false,
+        adopted: None,
+    };
+    let shown = view.clone();
+    let process = local::Process { sandbox, components, native: native.clone() };
+    let job = process.start(settings, Box::new(move |notice| lock(&shown).notice(notice)))?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let signals = listen(job.stop_handle(), interrupted.clone(), global)?;
+    if let Some(after) = args.stop_after {
+        let stop = job.stop_handle();
+        std::thread::spawn(move || {
+            std::thread::sleep(after);
+            stop.stop();
+        });
+    }
+    let outcome = job.run();
+    signals.close();
+    lock(&view).end();
+    match outcome.map_err(|error| explained(&error))? {
+        Outcome::Finished(progress) => {
+            lock(&view).summary("finished", Some(&progress))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Outcome::Stopped(progress) => {
+            lock(&view).summary("stopped", progress.as_deref())?;
+            let code = if interrupted.load(Ordering::Relaxed) { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS };
+            Ok(code)
+        }
+        Outcome::AlreadyFinished { checkpoint, at_ms } => {
+            lock(&view).already_finished(checkpoint, at_ms)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Outcome::Cancelled | Outcome::Left => unreachable!("nobody asks this of a job in this process"),
+    }
+}
+
+fn lock(view: &Mutex<View>) -> MutexGuard<'_, View> {
+    view.lock().expect("nobody panics while it shows something")
 }
 
 /// Ctrl-C stops the job with a last checkpoint; a second one ends the process at once, which loses nothing but time.
@@ -150,6 +134,7 @@ fn listen(stop: StopHandle, interrupted: Arc<AtomicBool>, global: &Global) -> an
 fn explained(error: &JobError) -> anyhow::Error {
     let (number, exit) = match error {
         JobError::JobFile(problems) => return problems.clone().into(),
+        JobError::Rejected(_) => ("E0035", Exit::Usage),
         JobError::Storage(_) => ("E0031", Exit::Failed),
         JobError::Refused(_) => ("E0032", Exit::Refused),
         JobError::Damaged(_) => ("E0033", Exit::Failed),
@@ -169,10 +154,10 @@ impl View {
         if global.json { View::Programs(json::Lines::new(job)) } else { View::People(display::Display::new(global, job)) }
     }
 
-    fn begin(&mut self, prepared: &weir_worker::PreparedJob, tracking: &str) {
+    fn begin(&mut self, connectors: &[ConnectorLine], tracking: &str) {
         match self {
-            View::People(display) => display.begin(prepared, tracking),
-            View::Programs(lines) => lines.begin(prepared, tracking),
+            View::People(display) => display.begin(connectors, tracking),
+            View::Programs(lines) => lines.begin(connectors, tracking),
         }
     }
 
@@ -189,7 +174,7 @@ impl View {
         }
     }
 
-    fn summary(&mut self, how: &str, progress: Option<&weir_worker::Progress>) -> anyhow::Result<()> {
+    fn summary(&mut self, how: &str, progress: Option<&Progress>) -> anyhow::Result<()> {
         match self {
             View::People(display) => display.summary(how, progress),
             View::Programs(lines) => lines.summary(how, progress),

@@ -33,6 +33,9 @@ pub enum JobError {
     /// The job file, as far as only connectors and components can tell.
     #[error("{0}")]
     JobFile(Diagnostics),
+    /// A worker cannot use what the job file names; said in the job file's terms.
+    #[error("{0}")]
+    Rejected(String),
     /// Checkpoints cannot be read or written.
     #[error("{0}")]
     Storage(#[from] StorageError),

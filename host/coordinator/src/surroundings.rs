@@ -3,9 +3,10 @@
 
 use weir_model::CheckpointId;
 use weir_protocol::{Command, Execution, Prepare, Report, Running, WorkerAddress, WorkerId};
-use weir_storage::{JobStorage, StorageError};
+use weir_storage::{JobStorage, Segment, StorageError};
 
 use crate::Notice;
+use crate::master::Written;
 
 /// The slots of a job. A slot runs one subtask of every chain: subtask `i` of each is in slot `i`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,9 +60,15 @@ pub enum Told {
     SlotsChanged,
     /// A person wants something.
     Wish(Wish),
+    /// What became of a manifest; only a master tells itself.
+    Kept(Kept),
     /// The process ends: give up at once, and leave everything as it is for the next coordinator.
     Leave,
 }
+
+/// What the thread that writes manifests says.
+#[derive(Debug)]
+pub struct Kept(pub(crate) Written);
 
 /// An execution that is about to begin. Recorded durably before any of its tasks runs, so that a coordinator that is started
 /// again can take it over.
@@ -69,6 +76,8 @@ pub enum Told {
 pub struct Begun {
     /// How it was prepared.
     pub prepare: Prepare,
+    /// Where the template of each operator is: by uid.
+    pub templates: Vec<(String, Segment)>,
 }
 
 /// An execution that a new coordinator takes over from the one before it: all its tasks run.

@@ -38,6 +38,12 @@ impl KeyGroupRange {
         (self.start..self.end).contains(&group)
     }
 
+    /// The groups that both ranges hold; `None` where there is none.
+    pub fn intersection(&self, other: KeyGroupRange) -> Option<KeyGroupRange> {
+        let (start, end) = (self.start.max(other.start), self.end.min(other.end));
+        (start < end).then_some(KeyGroupRange { start, end })
+    }
+
     /// Number of groups in the range.
     pub fn len(&self) -> usize {
         usize::from(self.end - self.start)
@@ -57,6 +63,14 @@ mod tests {
     fn key_group_of_a_key_never_changes() {
         assert_eq!(key_group_of(b"", 128), (0x2d06_8005_38d3_94c2_u64 % 128) as u16);
         assert_eq!(key_group_of(b"weir", 32_768), (xxh3_64(b"weir") % 32_768) as u16);
+    }
+
+    #[test]
+    fn ranges_intersect_where_both_hold_a_group() {
+        let range = |start, end| KeyGroupRange { start, end };
+        assert_eq!(range(0, 5).intersection(range(3, 9)), Some(range(3, 5)));
+        assert_eq!(range(0, 5).intersection(range(5, 9)), None);
+        assert_eq!(range(2, 2).intersection(range(0, 9)), None);
     }
 
     #[test]

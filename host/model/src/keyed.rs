@@ -195,6 +195,25 @@ impl KeyedBatch {
         });
     }
 
+    /// The rows of some key groups, copied; `None` where there are none.
+    pub fn within(&self, groups: crate::KeyGroupRange) -> Option<KeyedBatch> {
+        let mut part = KeyedBatch::default();
+        for (key_group, rows) in self.sections().filter(|(group, _)| groups.contains(*group)) {
+            part.columns.timestamps.extend_from_slice(rows.timestamps);
+            for (column, section) in [(&mut part.columns.keys, rows.keys), (&mut part.columns.values, rows.values)] {
+                column.ends.extend_from_slice(section.ends);
+                column.bytes.extend_from_slice(section.bytes);
+            }
+            part.sections.push(Section {
+                key_group,
+                rows_end: part.columns.timestamps.len() as u32,
+                key_bytes_end: part.columns.keys.bytes.len() as u32,
+                value_bytes_end: part.columns.values.bytes.len() as u32,
+            });
+        }
+        (!part.is_empty()).then_some(part)
+    }
+
     /// The sections in order.
     pub fn sections(&self) -> impl ExactSizeIterator<Item = (KeyGroup, BatchRef<'_>)> {
         (0..self.sections.len()).map(|index| self.section(index))
@@ -346,6 +365,25 @@ fn copy_fixed<const WIDTH: usize>(bytes: &[u8], order: &[u32], out: &mut Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_parts_within_all_ranges_are_the_whole() {
+        let mut rows = Batch::default();
+        (0..1_000i64).for_each(|n| rows.push(n, format!("key{n}").as_bytes(), n.to_string().as_bytes()));
+        let mut whole = Vec::new();
+        Partitioner::new(12, 1).partition(rows.view(), |_, keyed| whole.push(keyed));
+        let mut seen = Vec::new();
+        for subtask in 0..5 {
+            let groups = crate::KeyGroupRange::of(subtask, 12, 5);
+            let part = whole[0].within(groups).unwrap();
+            assert!(part.sections().all(|(group, _)| groups.contains(group)));
+            assert!(KeyedBatch::from_parts(part.columns().clone(), part.section_ends().to_vec()).is_ok());
+            seen.extend(part.sections().flat_map(|(group, rows)| rows.rows().map(|(time, _, value)| (group, time, value.to_vec())).collect::<Vec<_>>()));
+        }
+        let all: Vec<_> = whole[0].sections().flat_map(|(group, rows)| rows.rows().map(|(time, _, value)| (group, time, value.to_vec())).collect::<Vec<_>>()).collect();
+        assert_eq!(seen, all);
+        assert_eq!(whole[0].within(crate::KeyGroupRange { start: 12, end: 20 }), None);
+    }
     use std::collections::BTreeMap;
 
     /// Rows with keys of differing or equal widths.

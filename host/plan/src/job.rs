@@ -284,6 +284,12 @@ impl Job {
             && self.edges.iter().any(|edge| edge.to == vertex && edge.exchange == Exchange::Hash)
     }
 
+    /// Whether every row of every input reaches every subtask of the vertex, so that all have the same state.
+    pub fn is_broadcast_only(&self, vertex: usize) -> bool {
+        let mut inputs = self.edges.iter().filter(|edge| edge.to == vertex).peekable();
+        inputs.peek().is_some() && inputs.all(|edge| edge.exchange == Exchange::Broadcast)
+    }
+
     /// What is odd about the job but does not keep it from running.
     pub fn warnings(&self) -> &Diagnostics {
         &self.warnings

@@ -142,6 +142,14 @@ impl JobStorage {
         })
     }
 
+    /// Whether an attempt has begun here. Tells a place that all machines share from one that only looks like it.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn has_attempt(&self, attempt: Attempt) -> Result<bool, StorageError> {
+        Ok(self.inner.attempts()?.begun.contains(&attempt))
+    }
+
     /// A number greater than that of any checkpoint that has left a manifest or a file, completed or not, or had when the
     /// current attempt began. Numbers go up by one from there. Lists the whole folder: call it once, after
     /// [`JobStorage::new_attempt`].

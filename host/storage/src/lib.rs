@@ -55,7 +55,7 @@ pub use job::JobStorage;
 pub use lock::JobLock;
 pub use manifest::{
     Committable, ComponentState, InFlightState, InstanceState, JobInfo, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState,
-    Segment, StoredFile, SubtaskState,
+    Segment, StoredFile, SubtaskState, instance_id, instance_name,
 };
 pub use retention::Removed;
 pub use whole_file::write_whole;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weir_model::{Attempt, CheckpointId};
+use weir_model::{Attempt, CheckpointId, InstanceId};
 
 /// The format number written to [`Manifest::format`]. Raised when an older build would misread a newer manifest.
 pub const MANIFEST_FORMAT: u32 = 1;
@@ -88,6 +88,23 @@ pub struct OperatorState {
     pub instances: BTreeMap<String, InstanceState>,
     /// What subtasks hold outside instances, by index.
     pub subtasks: Vec<SubtaskState>,
+}
+
+/// Name of an instance in a manifest.
+pub fn instance_name(id: InstanceId) -> String {
+    match id {
+        InstanceId::KeyGroup(group) => format!("g{group}"),
+        InstanceId::Subtask(index) => format!("s{index}"),
+    }
+}
+
+/// The instance of that name.
+pub fn instance_id(name: &str) -> Option<InstanceId> {
+    match name.split_at_checked(1)? {
+        ("g", group) => group.parse().ok().map(InstanceId::KeyGroup),
+        ("s", index) => index.parse().ok().map(InstanceId::Subtask),
+        _ => None,
+    }
 }
 
 /// Which component wrote an operator's images.
@@ -207,5 +224,20 @@ mod attempt_number {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attempt, D::Error> {
         u64::deserialize(deserializer).map(Attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instance_names_survive() {
+        for id in [InstanceId::KeyGroup(0), InstanceId::KeyGroup(32_767), InstanceId::Subtask(3)] {
+            assert_eq!(instance_id(&instance_name(id)), Some(id));
+        }
+        assert_eq!(instance_id(""), None);
+        assert_eq!(instance_id("x1"), None);
+        assert_eq!(instance_id("g70000"), None);
     }
 }

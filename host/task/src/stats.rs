@@ -98,6 +98,12 @@ impl Histogram {
         Duration::from_nanos(self.max_ns.load(Ordering::Relaxed))
     }
 
+    /// Upper bound in nanoseconds and count of every bucket that is not empty, ascending.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).enumerate();
+        counts.filter(|(_, count)| *count > 0).map(|(bucket, count)| (Histogram::bound_ns(bucket), count)).collect()
+    }
+
     /// An upper bound of the `q` quantile (0 to 1) over several histograms. Zero where nothing was recorded.
     pub fn quantile<'a>(histograms: impl Iterator<Item = &'a Histogram>, q: f64) -> Duration {
         let mut counts = [0u64; BUCKETS];
@@ -112,10 +118,14 @@ impl Histogram {
         for (bucket, count) in counts.iter().enumerate() {
             seen += count;
             if seen >= rank && *count > 0 {
-                return Duration::from_nanos(2f64.powf((bucket + 1) as f64 / f64::from(STEPS)) as u64).min(max);
+                return Duration::from_nanos(Histogram::bound_ns(bucket)).min(max);
             }
         }
         max
+    }
+
+    fn bound_ns(bucket: usize) -> u64 {
+        2f64.powf((bucket + 1) as f64 / f64::from(STEPS)) as u64
     }
 
     fn bucket(ns: u64) -> usize {

@@ -1,30 +1,14 @@
-//! Runs jobs in this process: turns a checked job into tasks, drives its checkpoints, makes snapshots durable, restores
-//! and restarts.
+//! A worker: builds the tasks that it is told to, runs them, makes their snapshots durable and says what happens.
 //!
-//! The decisions are elsewhere (`weir_checkpoint`); here they are carried out. `prepare.rs` checks everything that can be
-//! checked before a row is read; `restore.rs` chooses the checkpoint to start from; `deploy.rs` builds the tasks;
-//! `attempt.rs` drives one execution; `run.rs` restarts it.
+//! It decides nothing about a job. What it is told and what it says is `weir_protocol`; each execution of a job has a thread
+//! that carries commands out, one after the other (`execution/`).
 
-mod attempt;
-mod deploy;
-mod error;
-mod events;
-mod host;
-mod manifest;
+mod execution;
+mod network;
 mod options;
-mod persist;
-mod prepare;
-mod progress;
-mod restore;
-mod run;
-mod topology;
+mod worker;
 
-#[cfg(test)]
-mod tests;
-
-pub use error::JobError;
-pub use events::{Notice, StopHandle};
-pub use options::{Components, Options, ResolvedComponent};
-pub use prepare::{PreparedJob, check_connectors, prepare};
-pub use progress::{CheckpointProgress, Pauses, Progress, VertexProgress};
-pub use run::{Outcome, RunningJob};
+pub use execution::{ConnectorLine, check_connectors, describe_connectors};
+pub use network::{Inbound, Network, OnLost, Outbound, PeerLost, RoomWake};
+pub use options::{BuiltinConnectors, ComponentSource, Connectors, Reports, Storages, UrlStorages, WorkerOptions};
+pub use worker::Worker;

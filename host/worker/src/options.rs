@@ -1,48 +1,99 @@
-//! What a job needs to know of the process it runs in.
+//! What a worker needs of the process it runs in. Each trait has one real implementation; tests have their own.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_plan::ComponentRef;
+use serde_json::{Map, Value};
+use weir_connectors::{SettingError, SinkFactory, SourceFactory};
+use weir_model::Digest;
+use weir_protocol::{Report, WorkerId};
 use weir_sandbox::Sandbox;
+use weir_storage::{JobStorage, StorageError};
 use weir_task::InstanceFactory;
 
-/// A component, found.
-pub struct ResolvedComponent {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// `name@version`, or the file it came from.
-    pub name: String,
+use crate::Network;
+
+/// The way to the coordinator. Calls return at once, and come from many threads.
+pub trait Reports: Send + Sync {
+    /// Says something about an execution.
+    fn report(&self, report: Report);
 }
 
-/// Where components are found.
-pub trait Components: Send + Sync {
-    /// Finds a component.
+/// Where components come from.
+pub trait ComponentSource: Send + Sync {
+    /// The bytes of a component. May wait for another process.
     ///
     /// # Errors
-    /// What was looked for, why it was not found, and a hint, for the person who wrote the job file.
-    fn resolve(&self, component: &ComponentRef) -> Result<ResolvedComponent, String>;
+    /// Why it cannot be had, with a hint.
+    fn fetch(&self, digest: Digest) -> Result<Vec<u8>, String>;
 }
 
-/// Where and how a job runs.
+/// Where sources and sinks come from.
+pub trait Connectors: Send + Sync {
+    /// A source with the settings of a job file.
+    ///
+    /// # Errors
+    /// The setting that cannot be used.
+    fn source(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SourceFactory>, SettingError>;
+
+    /// A sink with the settings of a job file.
+    ///
+    /// # Errors
+    /// The setting that cannot be used.
+    fn sink(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError>;
+}
+
+/// The connectors that Weir comes with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BuiltinConnectors;
+
+impl Connectors for BuiltinConnectors {
+    fn source(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SourceFactory>, SettingError> {
+        weir_connectors::source(connector, settings)
+    }
+
+    fn sink(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError> {
+        weir_connectors::sink(connector, settings)
+    }
+}
+
+/// Where checkpoints are.
+pub trait Storages: Send + Sync {
+    /// Opens the checkpoints of a job below a URL.
+    ///
+    /// # Errors
+    /// If the place cannot be used.
+    fn open(&self, url: &str, job: &str) -> Result<JobStorage, StorageError>;
+}
+
+/// Storages as their URLs say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UrlStorages;
+
+impl Storages for UrlStorages {
+    fn open(&self, url: &str, job: &str) -> Result<JobStorage, StorageError> {
+        JobStorage::open(url, job)
+    }
+}
+
+/// What a worker is made of.
 #[derive(Clone)]
-pub struct Options {
-    /// Folder for what the job keeps: checkpoints by default, dead letters without a sink.
-    pub data_dir: PathBuf,
-    /// Folder of the job file: relative paths in it start here.
-    pub job_dir: PathBuf,
-    /// Path of the job file. Another file with the same job name is refused the state of this one.
-    pub origin: String,
-    /// Forget all checkpoints and start over.
-    pub fresh: bool,
-    /// Go on although the checkpoint has state of an operator that the job no longer has.
-    pub allow_dropped_state: bool,
+pub struct WorkerOptions {
+    /// Its name: placements name it.
+    pub name: WorkerId,
     /// Runs components.
     pub sandbox: Sandbox,
     /// Finds components.
-    pub components: Arc<dyn Components>,
+    pub components: Arc<dyn ComponentSource>,
+    /// Makes sources and sinks.
+    pub connectors: Arc<dyn Connectors>,
+    /// Opens checkpoints.
+    pub storages: Arc<dyn Storages>,
     /// Operators that run natively instead of their component, by uid. For measuring what the sandbox costs: their state is
     /// not captured.
     pub native: BTreeMap<String, Arc<dyn InstanceFactory>>,
+    /// The data plane to other workers; none where this is the only one.
+    pub network: Option<Arc<dyn Network>>,
+    /// The way to the coordinator.
+    pub reports: Arc<dyn Reports>,
 }

@@ -3,9 +3,10 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use weir_coordinator::{Notice, Progress};
 use weir_model::{CheckpointId, Timestamp, WATERMARK_END, WATERMARK_START};
 use weir_plan::Job;
-use weir_worker::{Notice, PreparedJob, Progress};
+use weir_worker::ConnectorLine;
 
 use super::summary;
 use crate::global::Global;
@@ -40,8 +41,8 @@ impl Display {
     }
 
     /// Says what the job reads and writes, and what it promises.
-    pub(super) fn begin(&mut self, prepared: &PreparedJob, tracking: &str) {
-        for line in prepared.connectors() {
+    pub(super) fn begin(&mut self, connectors: &[ConnectorLine], tracking: &str) {
+        for line in connectors {
             self.say(&format!("{:>12}  {} ({})", line.uid, line.description, line.promise));
         }
         tracing::info!(tracking, "how written pages are found");
@@ -58,8 +59,14 @@ impl Display {
                  output that was committed after the older one will be written again"
             )),
             Notice::Progress(progress) => self.status(progress),
-            // The next status line has it.
-            Notice::Completed { .. } => {}
+            // The next status line has it; the others are of a cluster: a process alone has one worker, and slots for everyone.
+            Notice::Completed { .. }
+            | Notice::Waiting(_)
+            | Notice::Deploying { .. }
+            | Notice::TakenOver { .. }
+            | Notice::WorkerLost { .. }
+            | Notice::Rescaling { .. }
+            | Notice::RescaleRefused { .. } => {}
             Notice::CheckpointFailed { checkpoint, reason } => {
                 self.say(&format!("warning: checkpoint {checkpoint} failed: {reason}"));
             }

@@ -5,9 +5,10 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use weir_coordinator::{CheckpointProgress, Notice, Progress, VertexProgress};
 use weir_model::{CheckpointId, Timestamp, WATERMARK_END, WATERMARK_START};
 use weir_plan::Job;
-use weir_worker::{CheckpointProgress, Notice, PreparedJob, Progress, VertexProgress};
+use weir_worker::ConnectorLine;
 
 use crate::output;
 
@@ -29,8 +30,7 @@ impl Lines {
         let _ = output::print(&format!("{fields}\n"));
     }
 
-    pub(super) fn begin(&self, prepared: &PreparedJob, tracking: &str) {
-        let connectors = prepared.connectors();
+    pub(super) fn begin(&self, connectors: &[ConnectorLine], tracking: &str) {
         let connectors: Vec<Value> = connectors
             .iter()
             .map(|line| json!({ "id": line.uid, "description": line.description, "promise": line.promise }))
@@ -47,8 +47,12 @@ impl Lines {
                 self.line("fell_back", json!({ "checkpoint": checkpoint.0, "reason": reason }));
             }
             Notice::Progress(progress) => self.line("progress", fields(progress)),
-            Notice::Completed { checkpoint, duration, bytes } => {
-                let fields = json!({ "checkpoint": checkpoint.0, "duration_ms": duration.as_secs_f64() * 1e3, "bytes": bytes });
+            Notice::Completed { checkpoint, duration, bytes, in_flight_bytes, unaligned } => {
+                let duration_ms = duration.as_secs_f64() * 1e3;
+                let fields = json!({
+                    "checkpoint": checkpoint.0, "duration_ms": duration_ms, "bytes": bytes, "in_flight_bytes": in_flight_bytes,
+                    "unaligned": unaligned,
+                });
                 self.line("checkpoint_completed", fields);
             }
             Notice::CheckpointFailed { checkpoint, reason } => {
@@ -58,6 +62,13 @@ impl Lines {
                 self.line("restarting", json!({ "reason": reason, "delay_ms": delay.as_millis() as u64 }));
             }
             Notice::Stopping => self.line("stopping", json!({})),
+            // Of a cluster; a process alone has one worker, and slots for everyone.
+            Notice::Waiting(_)
+            | Notice::Deploying { .. }
+            | Notice::TakenOver { .. }
+            | Notice::WorkerLost { .. }
+            | Notice::Rescaling { .. }
+            | Notice::RescaleRefused { .. } => {}
         }
     }
 
@@ -105,6 +116,8 @@ fn checkpoint(last: &CheckpointProgress, progress: &Progress) -> Value {
         "bytes": last.bytes,
         "captured_bytes": last.captured_bytes,
         "merged_bytes": last.merged_bytes,
+        "in_flight_bytes": last.in_flight_bytes,
+        "unaligned": last.unaligned,
         "pause_us_max": progress.pauses.max.as_micros() as u64,
     })
 }
@@ -117,6 +130,8 @@ fn vertex(vertex: &VertexProgress) -> Value {
         "rows_out": vertex.rows_out,
         "rows_rejected": vertex.rows_rejected,
         "rows_in_by_subtask": vertex.rows_in_by_subtask,
+        "backpressured": vertex.backpressured,
+        "busy": vertex.busy,
     })
 }
 

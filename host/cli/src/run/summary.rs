@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_worker::Progress;
+use weir_coordinator::Progress;
 
 use crate::output;
 

@@ -1,11 +1,31 @@
 //! The master of one job: executions, one after the other, each from the last checkpoint.
+//!
+//! `deploy.rs` brings an execution into being, step by step on all its workers; `drive.rs` runs it: feeds the checkpoint machine
+//! with what workers report, and does what it says; `restore.rs` chooses the checkpoint to start from; `manifest.rs` and
+//! `keeper.rs` make checkpoints count. What is here decides what follows the end of an execution.
 
+mod deploy;
+mod drive;
+mod keeper;
+mod manifest;
+mod meters;
+mod restore;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use weir_checkpoint::restart::{Decision, Restarts, Strategy};
+use weir_model::CheckpointId;
+use weir_plan::{Job, RestartSettings};
 use weir_protocol::JobSpec;
+use weir_storage::{ErrorKind, JobInfo, JobStorage};
 
-use crate::{Adopted, JobError, Outcome, Surroundings, Told};
+use crate::{Adopted, JobError, Notice, Outcome, Progress, Shortage, Surroundings, Told, Wish};
+pub(crate) use keeper::Written;
 
 /// A job that is to run.
 pub struct MasterJob {
@@ -17,29 +37,304 @@ pub struct MasterJob {
     pub fresh: bool,
     /// Go on although the checkpoint has state of an operator that the job no longer has.
     pub allow_dropped_state: bool,
+    /// Also what fails before the job has run for the first time is tried again, as its restart strategy says. Where a person
+    /// waits for the command, it is better to say at once what is wrong.
+    pub patient: bool,
     /// An execution that runs already.
     pub adopted: Option<Adopted>,
 }
 
 /// The master of one job.
 pub struct Master {
-    job: MasterJob,
+    settings: MasterJob,
     surroundings: Arc<dyn Surroundings>,
+    told: Sender<Told>,
     inbox: Receiver<Told>,
+    /// The parallelism that was asked for last, if any was.
+    parallelism: Option<u32>,
+}
+
+/// How an execution came to an end, or did not begin.
+enum Ended {
+    /// All input is processed and committed.
+    Finished,
+    /// It was asked to stop, and has.
+    Stopped,
+    Cancelled,
+    /// The process ends.
+    Left,
+    /// It goes on with another parallelism.
+    Rescaled(u32),
+    AlreadyFinished {
+        checkpoint: CheckpointId,
+        at_ms: u64,
+    },
+    /// It failed and can be restarted.
+    Failed(String),
+    /// It failed, and would fail again.
+    FailedForGood(String),
+    /// It could not begin; the checkpoint is damaged.
+    Damaged {
+        checkpoint: u64,
+        reason: String,
+    },
+    /// It may not begin.
+    Refused(JobError),
+}
+
+impl From<JobError> for Ended {
+    fn from(error: JobError) -> Ended {
+        match error {
+            JobError::Storage(error) if error.kind() == ErrorKind::Retry => Ended::Failed(error.to_string()),
+            error => Ended::Refused(error),
+        }
+    }
+}
+
+impl From<weir_storage::StorageError> for Ended {
+    fn from(error: weir_storage::StorageError) -> Ended {
+        JobError::from(error).into()
+    }
+}
+
+/// What the executions of a job leave to the next one.
+#[derive(Default)]
+struct History {
+    /// Checkpoints found damaged.
+    damaged: Vec<u64>,
+    /// Counts of the last execution; none before the first.
+    last: Option<Box<Progress>>,
+    /// Somebody has asked the job to stop.
+    stopping: bool,
 }
 
 impl Master {
-    /// A master that was told nothing yet.
-    pub fn new(job: MasterJob, surroundings: Arc<dyn Surroundings>, inbox: Receiver<Told>) -> Master {
-        Master { job, surroundings, inbox }
+    /// A master, and the way to tell it something.
+    pub fn new(settings: MasterJob, surroundings: Arc<dyn Surroundings>) -> (Master, Sender<Told>) {
+        #[allow(clippy::disallowed_methods, reason = "workers say a few words per task and checkpoint, and must never wait")]
+        let (told, inbox) = channel();
+        (Master { settings, surroundings, told: told.clone(), inbox, parallelism: None }, told)
     }
 
     /// Runs the job to its end, on the caller's thread.
     ///
     /// # Errors
     /// If the job may not start, or has failed for good.
-    pub fn run(self) -> Result<Outcome, JobError> {
-        let _ = (self.job, self.surroundings, self.inbox);
-        Ok(Outcome::Left)
+    pub fn run(mut self) -> Result<Outcome, JobError> {
+        let job = self.load(self.parallelism)?;
+        let storage = self.surroundings.storage(&self.storage_url(&job), &job.name)?;
+        let outcome = self.run_in(&job, &storage);
+        self.surroundings.release(&job.name);
+        outcome
     }
+
+    fn run_in(&mut self, job: &Job, storage: &JobStorage) -> Result<Outcome, JobError> {
+        let _lock = storage.lock()?;
+        let mut restarts = Restarts::new(strategy(&job.restart));
+        let clock = Instant::now();
+        let mut history = History::default();
+        let mut adopted = self.settings.adopted.take();
+        if adopted.is_none()
+            && let Some(outcome) = self.claim(job, storage)?
+        {
+            return Ok(outcome);
+        }
+        loop {
+            let ended = match adopted.take() {
+                Some(adopted) => self.take_over(adopted, storage, &mut history),
+                None => self.execute(storage, &mut history).unwrap_or_else(|ended| ended),
+            };
+            let begun = history.last.is_some() || self.settings.patient;
+            let reason = match ended {
+                Ended::Finished => {
+                    let Some(progress) = history.last else { unreachable!("an execution that finished has counts") };
+                    return Ok(Outcome::Finished(progress));
+                }
+                Ended::Stopped => return Ok(Outcome::Stopped(history.last)),
+                Ended::Cancelled => return Ok(Outcome::Cancelled),
+                Ended::Left => return Ok(Outcome::Left),
+                // After a failure: all had been processed, and only the last commit was missing.
+                Ended::AlreadyFinished { checkpoint, at_ms } => {
+                    return Ok(history.last.map_or(Outcome::AlreadyFinished { checkpoint, at_ms }, Outcome::Finished));
+                }
+                Ended::Refused(error) => return Err(error),
+                Ended::Rescaled(parallelism) => {
+                    self.rescaled(job, parallelism);
+                    continue;
+                }
+                Ended::Damaged { checkpoint, reason } => {
+                    self.notice(job, &Notice::FellBack { checkpoint: CheckpointId(checkpoint), reason });
+                    history.damaged.push(checkpoint);
+                    continue;
+                }
+                Ended::Failed(reason) | Ended::FailedForGood(reason) if history.stopping => {
+                    let why = "it had been asked to stop, so it was not restarted; the same job goes on from the last checkpoint";
+                    return Err(JobError::Failed { reason, why_not_restarted: why.to_owned() });
+                }
+                // What cannot even begin needs a person, not another try.
+                Ended::Failed(reason) | Ended::FailedForGood(reason) if !begun => {
+                    let why = "it had not begun to run, so it was not restarted";
+                    return Err(JobError::Failed { reason, why_not_restarted: why.to_owned() });
+                }
+                Ended::FailedForGood(reason) => {
+                    let why = "it would meet the same again, so it was not restarted; once that is mended, the same job goes on \
+                               from the last checkpoint";
+                    return Err(JobError::Failed { reason, why_not_restarted: why.to_owned() });
+                }
+                Ended::Failed(reason) => reason,
+            };
+            let now_ms = clock.elapsed().as_millis() as u64;
+            match restarts.failed(now_ms, RandomState::new().build_hasher().finish()) {
+                Decision::GiveUp(why_not_restarted) => return Err(JobError::Failed { reason, why_not_restarted }),
+                Decision::RestartAfter(ms) => {
+                    let delay = Duration::from_millis(ms);
+                    self.notice(job, &Notice::Restarting { reason, delay });
+                    if let Some(outcome) = self.wait(Some(delay)) {
+                        return Ok(outcome);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The job with a parallelism of its own, if one was asked for.
+    fn load(&self, parallelism: Option<u32>) -> Result<Job, JobError> {
+        self.spec(parallelism).load().map_err(JobError::JobFile)
+    }
+
+    fn spec(&self, parallelism: Option<u32>) -> JobSpec {
+        let mut spec = self.settings.spec.clone();
+        if let Some(parallelism) = parallelism {
+            spec.overrides.retain(|(key, _)| key != "job.parallelism");
+            spec.overrides.push(("job.parallelism".to_owned(), parallelism.to_string()));
+        }
+        spec
+    }
+
+    fn rescaled(&mut self, job: &Job, parallelism: u32) {
+        let from = self.load(self.parallelism).map_or(job.parallelism, |job| job.parallelism);
+        self.parallelism = Some(parallelism);
+        self.notice(job, &Notice::Rescaling { from, to: parallelism });
+    }
+
+    fn notice(&self, job: &Job, notice: &Notice) {
+        self.surroundings.notice(&job.name, notice);
+    }
+
+    /// Where the checkpoints are. A relative folder starts at the job file's folder.
+    fn storage_url(&self, job: &Job) -> String {
+        let Some(url) = &job.checkpoint.storage else { return self.settings.default_storage.clone() };
+        let job_dir = Path::new(&self.settings.spec.job_dir);
+        match url.strip_prefix("file:") {
+            Some(path) if !path.starts_with('/') => format!("file:{}", job_dir.join(path).to_string_lossy()),
+            None if !url.contains("://") => job_dir.join(url).to_string_lossy().into_owned(),
+            _ => url.clone(),
+        }
+    }
+
+    /// Makes sure that the state, if there is any, is this job file's.
+    fn claim(&mut self, job: &Job, storage: &JobStorage) -> Result<Option<Outcome>, JobError> {
+        if self.settings.fresh {
+            // Whether operators accept their configuration shows here, before anything is forgotten.
+            match self.try_open(job) {
+                Ok(()) => {}
+                Err(Ended::Refused(error)) => return Err(error),
+                Err(Ended::Stopped) => return Ok(Some(Outcome::Stopped(None))),
+                Err(Ended::Cancelled) => return Ok(Some(Outcome::Cancelled)),
+                Err(Ended::Left) => return Ok(Some(Outcome::Left)),
+                Err(Ended::Failed(reason) | Ended::FailedForGood(reason)) => {
+                    let why_not_restarted = "nothing of the job was forgotten or started".to_owned();
+                    return Err(JobError::Failed { reason, why_not_restarted });
+                }
+                Err(_) => unreachable!("operators that are only opened neither finish nor read a checkpoint"),
+            }
+            storage.clear()?;
+            storage.put_job_info(&self.info(job, true))?;
+            return Ok(None);
+        }
+        match storage.job_info()? {
+            Some(info) if info.origin != self.settings.spec.file => Err(JobError::Refused(format!(
+                "cannot run job `{}` of {}: its state belongs to {}; give one of the jobs another name, use another place for its \
+                 checkpoints, or start over with --fresh",
+                job.name, self.settings.spec.file, info.origin
+            ))),
+            Some(_) => Ok(None),
+            None => Ok(storage.put_job_info(&self.info(job, false)).map(|()| None)?),
+        }
+    }
+
+    fn info(&self, job: &Job, started_over: bool) -> JobInfo {
+        let origin = self.settings.spec.file.clone();
+        JobInfo { origin, created_at_ms: wall_ms(), key_groups: job.key_groups, started_over }
+    }
+
+    /// Waits until a time has passed, or there may be slots. Gives how the job ends, if somebody wants it to.
+    fn wait(&mut self, delay: Option<Duration>) -> Option<Outcome> {
+        let until = delay.map(|delay| Instant::now() + delay);
+        loop {
+            let told = match until {
+                Some(until) => match self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                    Ok(told) => told,
+                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+                },
+                None => match self.inbox.recv() {
+                    Ok(told) => told,
+                    Err(_) => unreachable!("the master holds a sender itself"),
+                },
+            };
+            match told {
+                Told::Wish(Wish::Stop) => return Some(Outcome::Stopped(None)),
+                Told::Wish(Wish::Cancel) => return Some(Outcome::Cancelled),
+                Told::Wish(Wish::Rescale(parallelism)) => self.parallelism = Some(parallelism),
+                Told::Leave => return Some(Outcome::Left),
+                Told::SlotsChanged if until.is_none() => return None,
+                Told::SlotsChanged | Told::Report { .. } | Told::WorkerLost { .. } | Told::Kept(_) => {}
+            }
+        }
+    }
+
+    /// Takes slots, and waits for them where there are not enough.
+    fn reserve(&mut self, job: &Job, slots: u32) -> Result<crate::Slots, Ended> {
+        let mut said: Option<Shortage> = None;
+        loop {
+            match self.surroundings.reserve(&job.name, slots) {
+                Ok(slots) => return Ok(slots),
+                Err(shortage) => {
+                    if said != Some(shortage) {
+                        self.notice(job, &Notice::Waiting(shortage));
+                        said = Some(shortage);
+                    }
+                    match self.wait(None) {
+                        None => {}
+                        Some(Outcome::Cancelled) => return Err(Ended::Cancelled),
+                        Some(Outcome::Left) => return Err(Ended::Left),
+                        Some(_) => return Err(Ended::Stopped),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn strategy(settings: &RestartSettings) -> Strategy {
+    let ms = |duration: &Duration| duration.as_millis() as u64;
+    match settings {
+        RestartSettings::None => Strategy::None,
+        RestartSettings::Fixed { delay, attempts } => Strategy::Fixed { delay_ms: ms(delay), attempts: *attempts },
+        RestartSettings::FailureRate { failures, per, delay } => {
+            Strategy::FailureRate { failures: *failures, per_ms: ms(per), delay_ms: ms(delay) }
+        }
+        RestartSettings::Exponential { initial, max, multiplier, reset_after, jitter } => Strategy::Exponential {
+            initial_ms: ms(initial),
+            max_ms: ms(max),
+            multiplier: *multiplier,
+            reset_after_ms: ms(reset_after),
+            jitter: *jitter,
+        },
+    }
+}
+
+/// Wall-clock time in milliseconds since the Unix epoch.
+fn wall_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }

@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use weir_channel::wire;
 use weir_model::{CheckpointId, OperatorUid, TaskId};
-use weir_sandbox::Template;
-use weir_storage::{ErrorKind, InstanceState, JobStorage, Manifest, Segment, StorageError};
-use weir_task::{CapturedState, Prepare, SnapshotPart, TaskState};
+use weir_protocol::{Acknowledgement, InstanceAcknowledgement, SinkAcknowledgement, SourceAcknowledgement};
+use weir_storage::{ErrorKind, InFlightState, InstanceState, JobStorage, Segment, StorageError, StoredFile, instance_name};
+use weir_task::{CapturedState, InFlight, InFlightSource, Prepare, SnapshotPart, TaskState};
 
 use super::chains::{Plan, StoredInstance};
-use super::snapshot::{Acknowledgement, InstanceKey, Open, Prepared, SinkState};
-use super::{Item, Shared};
-use crate::events::Event;
+use super::snapshot::{InstanceKey, Open, Origins, Prepared};
+use super::{Item, OfTask, Shared};
 
 /// A store that is down is asked again this often, before the checkpoint counts as failed.
 const ATTEMPTS_MAX: u32 = 4;
@@ -23,32 +23,27 @@ const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 2
 /// What a checkpoint may always merge.
 const MERGED_BYTES_MIN: u64 = 4 << 20;
 
-/// Number of the task in the name of a file that holds a template; counts down from here.
-const TEMPLATE_TASK_MAX: u32 = u32::MAX;
-
+/// What is known of a task.
 #[derive(Default)]
-struct OfTask {
+struct State {
     stored: HashMap<InstanceKey, StoredInstance>,
     open: BTreeMap<CheckpointId, Open>,
     prepared: BTreeMap<OperatorUid, Prepared>,
+    origins: Origins,
 }
 
 pub(super) struct Thread {
     shared: Arc<Shared>,
-    tasks: BTreeMap<TaskId, OfTask>,
-    /// Templates stored so far, or tried.
-    templates: u32,
-    /// Templates that could not be stored yet. No manifest is written without them.
-    unstored: Vec<(OperatorUid, Template)>,
+    tasks: BTreeMap<TaskId, State>,
 }
 
 impl Thread {
-    pub(super) fn new(shared: Arc<Shared>, restored: BTreeMap<TaskId, Vec<(InstanceKey, StoredInstance)>>) -> Thread {
-        let tasks = restored.into_iter().map(|(task, instances)| {
-            let state = OfTask { stored: instances.into_iter().collect(), ..OfTask::default() };
-            (task, state)
+    pub(super) fn new(shared: Arc<Shared>, tasks: BTreeMap<TaskId, OfTask>) -> Thread {
+        let tasks = tasks.into_iter().map(|(task, known)| {
+            let stored = known.instances.into_iter().collect();
+            (task, State { stored, origins: known.origins, ..State::default() })
         });
-        Thread { tasks: tasks.collect(), shared, templates: 0, unstored: Vec::new() }
+        Thread { tasks: tasks.collect(), shared }
     }
 
     /// Works until nobody can ask any more.
@@ -67,18 +62,6 @@ impl Thread {
                     let stored = self.tasks.values_mut().flat_map(|task| task.stored.values_mut());
                     stored.for_each(|instance| instance.complete(checkpoint));
                 }
-                Item::Template(uid, template) => self.template(uid, template),
-                Item::Manifest(manifest) => self.manifest(*manifest),
-                Item::Retain(keep) => {
-                    if let Err(error) = self.shared.storage.retain(keep) {
-                        tracing::warn!(%error, "old checkpoints could not be deleted; the next completion tries again");
-                    }
-                }
-                Item::Remove(names) => {
-                    if let Err(error) = self.shared.storage.remove_files(&names) {
-                        tracing::warn!(%error, "files of a failed checkpoint could not be deleted; the next start does it");
-                    }
-                }
             }
         }
     }
@@ -92,11 +75,7 @@ impl Thread {
                 self.instance(task, checkpoint, key, capture, watermark, finished);
                 self.shared.waiting_bytes.fetch_sub(waiting, Ordering::Relaxed);
             }
-            SnapshotPart::InFlight { checkpoint, pieces } => {
-                if let Some(open) = self.tasks.get_mut(&task).and_then(|state| state.open.get_mut(&checkpoint)) {
-                    open.failure = Some(format!("{} pieces of in-flight data cannot be stored", pieces.len()));
-                }
-            }
+            SnapshotPart::InFlight { checkpoint, pieces } => self.in_flight(task, checkpoint, &pieces),
             SnapshotPart::End { checkpoint } => self.end(task, checkpoint),
             SnapshotPart::Abandon { checkpoint } => {
                 let state = self.tasks.entry(task).or_default();
@@ -148,6 +127,17 @@ impl Thread {
         open.instances.push((key, InstanceState { chain, watermark, finished }));
     }
 
+    fn in_flight(&mut self, task: TaskId, checkpoint: CheckpointId, pieces: &[InFlight]) {
+        let Some(state) = self.tasks.get_mut(&task) else { return };
+        let Some(open) = state.open.get_mut(&checkpoint).filter(|open| open.failure.is_none()) else { return };
+        for piece in pieces.iter().filter(|piece| !piece.frames.is_empty()) {
+            if let Err(reason) = store_in_flight(&self.shared, open, &state.origins, (task, checkpoint), piece) {
+                open.failure = Some(format!("rows in flight: {reason}"));
+                return;
+            }
+        }
+    }
+
     fn end(&mut self, task: TaskId, checkpoint: CheckpointId) {
         let Some(state) = self.tasks.get_mut(&task) else { return };
         let Some(mut open) = state.open.remove(&checkpoint) else { return };
@@ -156,76 +146,79 @@ impl Thread {
             (None, None) => Ok(None),
             (None, Some(writer)) => writer.finish().map(Some).map_err(|error| error.to_string()),
         };
-        let event = match file {
-            Ok(file) => Event::Acknowledged(Box::new(Acknowledgement {
-                task,
-                checkpoint,
-                state: open.state,
-                instances: open.instances,
-                sinks: state
-                    .prepared
-                    .iter()
-                    .map(|(uid, prepared)| SinkState { uid: uid.clone(), committables: prepared.up_to(checkpoint) })
-                    .collect(),
-                file,
-                captured_bytes: open.captured_bytes,
-                merged_bytes: open.merged_bytes,
-            })),
+        match file {
+            Ok(file) => self.shared.voice.acknowledged(acknowledgement(task, checkpoint, open, &state.prepared, file)),
             Err(reason) => {
                 state.stored.values_mut().for_each(|instance| instance.abandon(checkpoint));
-                Event::PersistFailed { task, checkpoint, reason }
-            }
-        };
-        self.shared.tell(event);
-    }
-
-    fn template(&mut self, uid: OperatorUid, template: Template) {
-        if let Err(error) = self.store_template(&uid, &template) {
-            tracing::warn!(%uid, %error, "the operator's template could not be stored; the next checkpoint tries again");
-            self.unstored.push((uid, template));
-        }
-    }
-
-    fn store_template(&mut self, uid: &OperatorUid, template: &Template) -> Result<(), StorageError> {
-        let task = TaskId(TEMPLATE_TASK_MAX - self.templates);
-        self.templates += 1;
-        let image = template.encode();
-        let segment = again(|| {
-            let mut writer = self.shared.storage.writer(self.shared.attempt, self.shared.template_id, task);
-            let segment = writer.append(&image)?;
-            writer.finish()?;
-            Ok(segment)
-        })?;
-        self.shared.templates.lock().expect("no thread panics while it holds this lock").insert(uid.clone(), segment);
-        Ok(())
-    }
-
-    fn manifest(&mut self, mut manifest: Manifest) {
-        let checkpoint = manifest.id();
-        let event = match self.put(&mut manifest) {
-            Ok(()) => Event::ManifestWritten(Box::new(manifest)),
-            Err(error) if error.kind() == ErrorKind::Fenced => Event::Fenced { reason: error.to_string() },
-            Err(error) => Event::ManifestFailed { checkpoint, reason: error.to_string() },
-        };
-        self.shared.tell(event);
-    }
-
-    fn put(&mut self, manifest: &mut Manifest) -> Result<(), StorageError> {
-        while let Some((uid, template)) = self.unstored.pop() {
-            if let Err(error) = self.store_template(&uid, &template) {
-                self.unstored.push((uid, template));
-                return Err(error);
+                self.shared.voice.persist_failed(task, checkpoint, reason);
             }
         }
-        let templates = self.shared.templates.lock().expect("no thread panics while it holds this lock").clone();
-        for (uid, operator) in manifest.operators.iter_mut().filter(|(_, operator)| operator.component.is_some()) {
-            let Some(segment) = templates.get(uid.as_str()) else {
-                return Err(StorageError::Misuse(format!("a manifest without the template of operator {uid}")));
-            };
-            operator.template = Some(segment.clone());
-        }
-        again(|| self.shared.storage.put_manifest(manifest))
     }
+}
+
+fn acknowledgement(
+    task: TaskId,
+    checkpoint: CheckpointId,
+    open: Open,
+    prepared: &BTreeMap<OperatorUid, Prepared>,
+    file: Option<StoredFile>,
+) -> Acknowledgement {
+    let TaskState { watermarks, finished, source } = open.state;
+    let source = source.map(|source| SourceAcknowledgement { splits: source.splits, event_time_max: source.event_time_max });
+    let instance = |(key, state): (InstanceKey, InstanceState)| InstanceAcknowledgement {
+        uid: key.uid.to_string(),
+        name: instance_name(key.id),
+        state,
+    };
+    let sink = |(uid, prepared): (&OperatorUid, &Prepared)| SinkAcknowledgement {
+        uid: uid.to_string(),
+        committables: prepared.up_to(checkpoint),
+    };
+    Acknowledgement {
+        task,
+        checkpoint,
+        finished,
+        watermarks,
+        source,
+        instances: open.instances.into_iter().map(instance).collect(),
+        sinks: prepared.iter().map(sink).collect(),
+        in_flight: open.in_flight,
+        file,
+        captured_bytes: open.captured_bytes,
+        merged_bytes: open.merged_bytes,
+        in_flight_bytes: open.in_flight_bytes,
+    }
+}
+
+/// Writes frames that were in flight.
+fn store_in_flight(
+    shared: &Shared,
+    open: &mut Open,
+    origins: &Origins,
+    (task, checkpoint): (TaskId, CheckpointId),
+    piece: &InFlight,
+) -> Result<(), String> {
+    let origin = match piece.source {
+        InFlightSource::Channel(channel) => &origins.channels[channel],
+        InFlightSource::Restored(index) => &origins.restored[index],
+    };
+    let mut bytes = Vec::new();
+    for frame in &piece.frames {
+        bytes.extend_from_slice(&wire::encode_to_vec(frame).map_err(|error| error.to_string())?);
+    }
+    let writer = open.writer.get_or_insert_with(|| shared.storage.writer(shared.voice.execution().attempt, checkpoint, task));
+    let frames = writer.append(&bytes).map_err(|error| error.to_string())?;
+    open.in_flight_bytes += frames.length;
+    open.in_flight.push(InFlightState {
+        from: origin.from.clone(),
+        output: origin.output,
+        input: origin.input,
+        sender: origin.sender,
+        groups: piece.groups.map(|groups| (groups.start, groups.end)),
+        rows: piece.frames.iter().map(|frame| frame.rows_len() as u64).sum(),
+        frames,
+    });
+    Ok(())
 }
 
 /// Writes a capture, merged with stored ones where that is due. Returns the instance's chain in this checkpoint.
@@ -245,7 +238,7 @@ fn store(
         kept = from;
         open.merged_bytes += image.len() as u64;
     }
-    let writer = open.writer.get_or_insert_with(|| shared.storage.writer(shared.attempt, checkpoint, task));
+    let writer = open.writer.get_or_insert_with(|| shared.storage.writer(shared.voice.execution().attempt, checkpoint, task));
     let segment = writer.append(&image).map_err(|error| error.to_string())?;
     Ok(stored.add(checkpoint, kept, segment))
 }
@@ -261,7 +254,7 @@ fn merged(storage: &JobStorage, chain: &[Segment], newest: &[u8]) -> Result<Vec<
 }
 
 /// Tries an operation again as long as the store says that this may help.
-fn again<T>(operation: impl Fn() -> Result<T, StorageError>) -> Result<T, StorageError> {
+pub(in crate::execution) fn again<T>(operation: impl Fn() -> Result<T, StorageError>) -> Result<T, StorageError> {
     let mut attempt = 1;
     loop {
         match operation() {

@@ -1,27 +1,27 @@
 //! Making snapshots durable, off the data path.
 //!
 //! A few threads take the pieces of snapshots that tasks hand over, encode and write them, one file per task and
-//! checkpoint, and acknowledge. All pieces of one task go to one thread, in order. Manifests, templates and deletion are
-//! the first thread's. A persister serves one attempt.
+//! checkpoint, and acknowledge. All pieces of one task go to one thread, in order. A persister serves one execution.
 
 mod chains;
 mod snapshot;
 mod thread;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use weir_model::{Attempt, CheckpointId, OperatorUid, TaskId};
-use weir_sandbox::Template;
-use weir_storage::{JobStorage, Manifest, Segment};
-use weir_task::{Outlet, Report, SnapshotPart};
+use weir_model::{CheckpointId, TaskId};
+use weir_protocol::Failure;
+use weir_storage::JobStorage;
+use weir_task::{Outlet, Report, SnapshotPart, TaskError};
 
-use crate::events::{Event, Message};
-pub(crate) use chains::StoredInstance;
-pub(crate) use snapshot::{Acknowledgement, InstanceKey};
+use super::voice::{Voice, permanent, transient};
+pub(super) use chains::StoredInstance;
+pub(super) use snapshot::{InstanceKey, Origin, Origins};
+pub(super) use thread::again;
 
 /// Captured bytes that may wait before captures that can wait are put off.
 const CONGESTED_BYTES: usize = 128 << 20;
@@ -30,85 +30,52 @@ const CONGESTED_BYTES: usize = 128 << 20;
 const PERSISTER_NICE: i32 = 5;
 
 /// What a persister thread is asked to do.
-pub(crate) enum Item {
+enum Item {
     /// A piece of a snapshot.
     Part(TaskId, SnapshotPart),
     /// A task's sinks have committed.
     Committed(TaskId, CheckpointId),
     /// A checkpoint is complete.
     Completed(CheckpointId),
-    /// Store what an operator's images are relative to.
-    Template(OperatorUid, Template),
-    /// Complete a checkpoint: add where templates are, write the manifest.
-    Manifest(Box<Manifest>),
-    /// Delete checkpoints beyond those retained.
-    Retain(usize),
-    /// Delete files of a dead checkpoint.
-    Remove(Vec<String>),
 }
-
-/// Where the templates of the job's operators are stored.
-pub(crate) type Templates = Arc<Mutex<BTreeMap<OperatorUid, Segment>>>;
 
 /// What all threads of a persister share.
 struct Shared {
     storage: JobStorage,
-    attempt: Attempt,
-    events: Sender<Message>,
+    voice: Arc<Voice>,
     waiting_bytes: AtomicUsize,
     cancelled: AtomicBool,
-    templates: Templates,
-    /// Number under which templates are stored; below every checkpoint of the attempt.
-    template_id: CheckpointId,
-}
-
-impl Shared {
-    fn tell(&self, event: Event) {
-        // Nobody listens any more once the job is over.
-        let _ = self.events.send(Message { attempt: Some(self.attempt), event });
-    }
 }
 
 /// The threads.
-pub(crate) struct Persister {
+pub(super) struct Persister {
     shared: Arc<Shared>,
     queues: Vec<Sender<Item>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a persister starts from.
-pub(crate) struct Start {
-    pub(crate) storage: JobStorage,
-    pub(crate) attempt: Attempt,
-    pub(crate) events: Sender<Message>,
-    /// First checkpoint number of the attempt.
-    pub(crate) first_id: CheckpointId,
-    /// What the checkpoint that was restored holds, by task.
-    pub(crate) restored: BTreeMap<TaskId, Vec<(InstanceKey, StoredInstance)>>,
-    /// Where templates are stored already.
-    pub(crate) templates: Templates,
+/// What a persister knows of a task at its start.
+#[derive(Default)]
+pub(super) struct OfTask {
+    /// What the checkpoint that was restored holds of its instances.
+    pub(super) instances: Vec<(InstanceKey, StoredInstance)>,
+    /// Where rows come from that are on their way to it.
+    pub(super) origins: Origins,
 }
 
 impl Persister {
     /// Starts the threads.
-    pub(crate) fn start(start: Start) -> Persister {
+    pub(super) fn start(storage: JobStorage, voice: Arc<Voice>, tasks: BTreeMap<TaskId, OfTask>) -> Result<Persister, Failure> {
         let count = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(1, 4));
-        let shared = Arc::new(Shared {
-            storage: start.storage,
-            attempt: start.attempt,
-            events: start.events,
-            waiting_bytes: AtomicUsize::new(0),
-            cancelled: AtomicBool::new(false),
-            templates: start.templates,
-            template_id: start.first_id,
-        });
-        let mut restored: Vec<BTreeMap<TaskId, Vec<(InstanceKey, StoredInstance)>>> = vec![BTreeMap::new(); count];
-        for (task, instances) in start.restored {
-            restored[queue_of(task, count)].insert(task, instances);
+        let waiting_bytes = AtomicUsize::new(0);
+        let shared = Arc::new(Shared { storage, voice, waiting_bytes, cancelled: AtomicBool::new(false) });
+        let mut of_thread: Vec<BTreeMap<TaskId, OfTask>> = std::iter::repeat_with(BTreeMap::new).take(count).collect();
+        for (task, known) in tasks {
+            of_thread[queue_of(task, count)].insert(task, known);
         }
         let mut queues = Vec::new();
         let mut threads = Vec::new();
-        for (index, restored) in restored.into_iter().enumerate() {
+        for (index, known) in of_thread.into_iter().enumerate() {
             #[allow(
                 clippy::disallowed_methods,
                 reason = "tasks must not wait; what may wait here is one snapshot of each, see is_congested"
@@ -117,42 +84,35 @@ impl Persister {
             let shared = shared.clone();
             let work = move || {
                 step_back();
-                thread::Thread::new(shared, restored).run(&receiver);
+                thread::Thread::new(shared, known).run(&receiver);
             };
-            let thread =
-                std::thread::Builder::new().name(format!("persist-{index}")).spawn(work).expect("the system starts a thread");
+            let thread = std::thread::Builder::new().name(format!("persist-{index}")).spawn(work);
+            threads.push(thread.map_err(|error| transient(format!("cannot start a thread that stores snapshots: {error}")))?);
             queues.push(sender);
-            threads.push(thread);
         }
-        Persister { shared, queues, threads }
+        Ok(Persister { shared, queues, threads })
     }
 
     /// The way of a task to here and to the events.
-    pub(crate) fn outlet(&self) -> Box<dyn Outlet> {
+    pub(super) fn outlet(&self) -> Box<dyn Outlet> {
         Box::new(TaskOutlet { shared: self.shared.clone(), queues: self.queues.clone() })
     }
 
-    /// Asks for something that is the first thread's.
-    pub(crate) fn ask(&self, item: Item) {
-        // A send fails only if the thread is gone, and then its panic is reported when it is joined.
-        let _ = self.queues[0].send(item);
-    }
-
     /// A checkpoint is complete. Must be said before tasks are told.
-    pub(crate) fn completed(&self, checkpoint: CheckpointId) {
+    pub(super) fn completed(&self, checkpoint: CheckpointId) {
         self.queues.iter().for_each(|queue| {
             let _ = queue.send(Item::Completed(checkpoint));
         });
     }
 
     /// Gives up what is not written yet and ends the threads. Tasks must be gone.
-    pub(crate) fn cancel(self) {
+    pub(super) fn cancel(self) {
         self.shared.cancelled.store(true, Ordering::Relaxed);
         self.join();
     }
 
     /// Writes and deletes what was asked for and ends the threads. Tasks must be gone.
-    pub(crate) fn join(self) {
+    pub(super) fn join(self) {
         drop(self.queues);
         for thread in self.threads {
             if thread.join().is_err() {
@@ -194,13 +154,24 @@ impl Outlet for TaskOutlet {
     }
 
     fn report(&mut self, task: TaskId, report: Report) {
-        if let Report::Committed(checkpoint) = report {
-            self.send(task, Item::Committed(task, checkpoint));
+        let voice = &self.shared.voice;
+        match report {
+            Report::Committed(checkpoint) => {
+                self.send(task, Item::Committed(task, checkpoint));
+                voice.committed(task, checkpoint);
+            }
+            Report::Declined { checkpoint, reason } => voice.declined(task, checkpoint, &reason),
+            Report::Finished => voice.finished(task),
+            Report::Failed(error) => voice.failed(failure(&error)),
         }
-        self.shared.tell(Event::Report(task, report));
     }
 
     fn is_congested(&self) -> bool {
         self.shared.waiting_bytes.load(Ordering::Relaxed) > CONGESTED_BYTES
     }
+}
+
+/// What can be done about a task's failure.
+pub(super) fn failure(error: &TaskError) -> Failure {
+    if error.is_permanent() { permanent(error.to_string()) } else { transient(error.to_string()) }
 }

@@ -17,7 +17,7 @@ const CHAIN_OUTGROWN_MIN: usize = limits::IMAGE_CHAIN_MAX / 2;
 
 /// The stored images of one instance.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StoredInstance {
+pub(in crate::execution) struct StoredInstance {
     /// The chain of the last completed checkpoint.
     completed: Vec<Segment>,
     /// Chains of checkpoints that are not complete.
@@ -26,7 +26,7 @@ pub(crate) struct StoredInstance {
 
 /// What to do with the next capture of an instance.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(in crate::execution) enum Plan {
     /// Append it.
     Append,
     /// Merge it with the captures from this index of the chain on.
@@ -35,18 +35,18 @@ pub(crate) enum Plan {
 
 impl StoredInstance {
     /// An instance that a checkpoint holds.
-    pub(crate) fn restored(chain: Vec<Segment>) -> StoredInstance {
+    pub(in crate::execution) fn restored(chain: Vec<Segment>) -> StoredInstance {
         StoredInstance { completed: chain, pending: BTreeMap::new() }
     }
 
     /// The chain that a new capture follows.
-    pub(crate) fn chain(&self) -> &[Segment] {
+    pub(in crate::execution) fn chain(&self) -> &[Segment] {
         &self.completed
     }
 
     /// How the next capture is stored. `may_merge`: this checkpoint has not merged its share yet, so that instances that
     /// were all captured together are not all merged together.
-    pub(crate) fn plan(&self, may_merge: bool) -> Plan {
+    pub(in crate::execution) fn plan(&self, may_merge: bool) -> Plan {
         let chain = &self.completed;
         let Some((base, deltas)) = chain.split_first() else { return Plan::Append };
         let delta_bytes: u64 = deltas.iter().map(|segment| segment.length).sum();
@@ -61,7 +61,7 @@ impl StoredInstance {
     }
 
     /// The chain of a checkpoint that is not complete yet: the first `kept` segments of the completed one, then `segment`.
-    pub(crate) fn add(&mut self, checkpoint: CheckpointId, kept: usize, segment: Segment) -> Vec<Segment> {
+    pub(in crate::execution) fn add(&mut self, checkpoint: CheckpointId, kept: usize, segment: Segment) -> Vec<Segment> {
         let mut chain = self.completed[..kept].to_vec();
         chain.push(segment);
         self.pending.insert(checkpoint, chain.clone());
@@ -69,7 +69,7 @@ impl StoredInstance {
     }
 
     /// A checkpoint is complete.
-    pub(crate) fn complete(&mut self, checkpoint: CheckpointId) {
+    pub(in crate::execution) fn complete(&mut self, checkpoint: CheckpointId) {
         let later = self.pending.split_off(&CheckpointId(checkpoint.0 + 1));
         if let Some(chain) = self.pending.remove(&checkpoint) {
             self.completed = chain;
@@ -78,7 +78,7 @@ impl StoredInstance {
     }
 
     /// A checkpoint is dead.
-    pub(crate) fn abandon(&mut self, checkpoint: CheckpointId) {
+    pub(in crate::execution) fn abandon(&mut self, checkpoint: CheckpointId) {
         self.pending.remove(&checkpoint);
     }
 }

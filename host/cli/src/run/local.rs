@@ -1,0 +1,134 @@
+//! A coordinator's master and a worker in this process, joined by function calls where a cluster has a network.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_coordinator::{JobError, LOCAL_WORKER, Local, Master, MasterJob, Notice, Outcome, Told, Wish};
+use weir_model::{Digest, limits};
+use weir_protocol::Report;
+use weir_sandbox::Sandbox;
+use weir_worker::{BuiltinConnectors, ComponentSource, Reports, Storages, UrlStorages, Worker, WorkerOptions};
+
+use crate::Native;
+
+/// What a job in this process needs of it.
+pub(super) struct Process {
+    pub(super) sandbox: Sandbox,
+    pub(super) components: BTreeMap<Digest, Vec<u8>>,
+    pub(super) native: Native,
+}
+
+/// A job that is about to run in this process.
+pub(super) struct LocalJob {
+    master: Master,
+    worker: Worker,
+    told: Sender<Told>,
+    heartbeat: Heartbeat,
+}
+
+/// Asks a running job to stop with a last checkpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct StopHandle(Sender<Told>);
+
+impl StopHandle {
+    /// Asks. Without effect where the job is over.
+    pub(crate) fn stop(&self) {
+        let _ = self.0.send(Told::Wish(Wish::Stop));
+    }
+}
+
+struct ToMaster(Sender<Told>);
+
+impl Reports for ToMaster {
+    fn report(&self, report: Report) {
+        // Nobody listens any more once the job is over.
+        let _ = self.0.send(Told::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
+    }
+}
+
+struct Held(BTreeMap<Digest, Vec<u8>>);
+
+impl ComponentSource for Held {
+    fn fetch(&self, digest: Digest) -> Result<Vec<u8>, String> {
+        self.0
+            .get(&digest)
+            .cloned()
+            .ok_or_else(|| format!("component {digest} was not read with the job file; this is a bug in weir"))
+    }
+}
+
+impl Process {
+    /// Puts master and worker together.
+    pub(super) fn start(self, settings: MasterJob, watch: Box<dyn FnMut(&Notice) + Send>) -> std::io::Result<LocalJob> {
+        // The worker needs the way to the master, and the master the worker: it is handed in once there is one.
+        let worker: Arc<std::sync::OnceLock<Worker>> = Arc::default();
+        let commanded = worker.clone();
+        let tell = Box::new(move |command| {
+            if let Some(worker) = commanded.get() {
+                worker.command(command);
+            }
+        });
+        let local = Local::new(tell, Box::new(|url, job| UrlStorages.open(url, job)), watch);
+        let (master, told) = Master::new(settings, Arc::new(local));
+        let options = WorkerOptions {
+            name: LOCAL_WORKER.into(),
+            sandbox: self.sandbox,
+            components: Arc::new(Held(self.components)),
+            connectors: Arc::new(BuiltinConnectors),
+            storages: Arc::new(UrlStorages),
+            native: self.native,
+            network: None,
+            reports: Arc::new(ToMaster(told.clone())),
+        };
+        let worker = worker.get_or_init(|| Worker::new(options)).clone();
+        let heartbeat = Heartbeat::start(worker.clone(), told.clone())?;
+        Ok(LocalJob { master, worker, told, heartbeat })
+    }
+}
+
+impl LocalJob {
+    /// A way to stop the job, for another thread or a signal.
+    pub(super) fn stop_handle(&self) -> StopHandle {
+        StopHandle(self.told.clone())
+    }
+
+    /// Runs the job to its end.
+    pub(super) fn run(self) -> Result<Outcome, JobError> {
+        let outcome = self.master.run();
+        self.heartbeat.stop();
+        self.worker.shutdown();
+        outcome
+    }
+}
+
+/// The thread that says how far the worker is.
+struct Heartbeat {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Heartbeat {
+    fn start(worker: Worker, told: Sender<Told>) -> std::io::Result<Heartbeat> {
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = over.clone();
+        let beat = move || {
+            while !ended.load(Ordering::Acquire) {
+                std::thread::park_timeout(Duration::from_millis(limits::HEARTBEAT_INTERVAL_MS));
+                let report = Box::new(Report::Heartbeat { progress: worker.progress() });
+                let _ = told.send(Told::Report { worker: LOCAL_WORKER.into(), report });
+            }
+        };
+        let thread = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat)?;
+        Ok(Heartbeat { over, thread })
+    }
+
+    fn stop(self) {
+        self.over.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+        let _ = self.thread.join();
+    }
+}

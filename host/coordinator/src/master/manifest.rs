@@ -1,0 +1,93 @@
+//! The manifest of a checkpoint from the acknowledgements of its tasks.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use weir_model::{Attempt, CheckpointId};
+use weir_plan::{Job, Topology, VertexKind};
+use weir_protocol::{Acknowledgement, JobSpec};
+use weir_storage::{ComponentState, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment, SubtaskState};
+
+/// What a manifest says besides the state.
+pub(super) struct Header {
+    pub(super) attempt: Attempt,
+    pub(super) checkpoint: CheckpointId,
+    pub(super) kind: ManifestKind,
+    pub(super) triggered_at_ms: u64,
+    pub(super) completed_at_ms: u64,
+}
+
+/// Puts a manifest together.
+pub(super) fn assemble(
+    spec: &JobSpec,
+    job: &Job,
+    topology: &Topology,
+    templates: &BTreeMap<String, Segment>,
+    header: &Header,
+    acknowledgements: &[Acknowledgement],
+) -> Manifest {
+    let mut operators: BTreeMap<String, OperatorState> = BTreeMap::new();
+    for vertex in &job.vertices {
+        let component = match &vertex.kind {
+            VertexKind::Operator(operator) => spec.components.get(&operator.component.to_string()).map(|pin| (pin, operator)),
+            VertexKind::Source(_) | VertexKind::Sink(_) => None,
+        };
+        let state = OperatorState {
+            parallelism: vertex.parallelism,
+            component: component.map(|(pin, operator)| ComponentState {
+                digest: pin.digest.to_string(),
+                name: Some(pin.name.clone()),
+                config: Value::clone(&operator.config),
+            }),
+            template: templates.get(&vertex.uid).cloned(),
+            subtasks: vec![SubtaskState::default(); vertex.parallelism as usize],
+            ..OperatorState::default()
+        };
+        operators.insert(vertex.uid.clone(), state);
+    }
+    for acknowledgement in acknowledgements {
+        add(&mut operators, job, topology, acknowledgement);
+    }
+    let files: Vec<_> = acknowledgements.iter().filter_map(|acknowledgement| acknowledgement.file.clone()).collect();
+    Manifest {
+        format: MANIFEST_FORMAT,
+        job: job.name.clone(),
+        attempt: header.attempt,
+        checkpoint: header.checkpoint.0,
+        kind: header.kind,
+        triggered_at_ms: header.triggered_at_ms,
+        completed_at_ms: header.completed_at_ms,
+        key_groups: job.key_groups,
+        bytes_written: files.iter().map(|file| file.bytes).sum(),
+        origin: Some(spec.file.clone()),
+        operators,
+        files,
+    }
+}
+
+fn add(operators: &mut BTreeMap<String, OperatorState>, job: &Job, topology: &Topology, acknowledgement: &Acknowledgement) {
+    let (chain, subtask) = topology.locate(acknowledgement.task);
+    for (position, &vertex) in topology.chains()[chain].vertices.iter().enumerate() {
+        let Some(operator) = operators.get_mut(&job.vertices[vertex].uid) else { continue };
+        let state = &mut operator.subtasks[subtask as usize];
+        state.finished = acknowledgement.finished;
+        if position == 0 {
+            state.watermarks.clone_from(&acknowledgement.watermarks);
+            state.in_flight.clone_from(&acknowledgement.in_flight);
+            if let Some(source) = &acknowledgement.source {
+                state.splits.clone_from(&source.splits);
+                state.source_watermark = Some(source.event_time_max);
+            }
+        }
+    }
+    for instance in &acknowledgement.instances {
+        if let Some(operator) = operators.get_mut(&instance.uid) {
+            operator.instances.insert(instance.name.clone(), instance.state.clone());
+        }
+    }
+    for sink in &acknowledgement.sinks {
+        if let Some(state) = operators.get_mut(&sink.uid).and_then(|operator| operator.subtasks.get_mut(subtask as usize)) {
+            state.committables.clone_from(&sink.committables);
+        }
+    }
+}

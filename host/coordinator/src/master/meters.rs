@@ -1,0 +1,160 @@
+//! How far a job is, put together from what its workers say.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weir_model::{Attempt, TaskId, WATERMARK_START};
+use weir_plan::{Job, Topology, VertexKind};
+use weir_protocol::{Placement, TaskProgress, VertexCounts, WorkerProgress};
+
+use crate::{CheckpointProgress, Pauses, Progress, VertexProgress};
+
+/// What the master knows of checkpoints.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CheckpointCounts {
+    pub(super) last: Option<CheckpointProgress>,
+    pub(super) completed: u64,
+    pub(super) failed: u64,
+}
+
+/// Busy and backpressured nanoseconds of a task.
+type Times = (u64, u64);
+
+/// The counts of an execution.
+pub(super) struct Meters {
+    attempt: Attempt,
+    started: Instant,
+    /// By worker, as said last.
+    workers: BTreeMap<String, WorkerProgress>,
+    /// When progress was read last, and what it said.
+    last: (Instant, u64, BTreeMap<TaskId, Times>),
+}
+
+impl Meters {
+    pub(super) fn new(attempt: Attempt) -> Meters {
+        let started = Instant::now();
+        Meters { attempt, started, workers: BTreeMap::new(), last: (started, 0, BTreeMap::new()) }
+    }
+
+    /// A worker has said how far it is.
+    pub(super) fn hear(&mut self, worker: &str, progress: WorkerProgress) {
+        self.workers.insert(worker.to_owned(), progress);
+    }
+
+    /// Puts everything together. Shares and rates are since the last time.
+    pub(super) fn read(
+        &mut self,
+        job: &Job,
+        topology: &Topology,
+        placement: &Placement,
+        checkpoints: CheckpointCounts,
+    ) -> Progress {
+        let tasks: BTreeMap<TaskId, &TaskProgress> =
+            self.workers.values().flat_map(|worker| &worker.tasks).map(|task| (task.task, task)).collect();
+        let now = Instant::now();
+        let passed = now - self.last.0;
+        let vertex = |index: usize| self.vertex(index, job, topology, &tasks, passed);
+        let vertices: Vec<VertexProgress> = (0..job.vertices.len()).map(vertex).collect();
+        let of_kind = |kind| vertices.iter().filter(move |vertex| vertex.kind == kind);
+        let rows_read: u64 = of_kind("source").map(|vertex| vertex.rows_in).sum();
+        let rows_written = of_kind("sink").map(|vertex| vertex.rows_out).sum();
+        let rows_per_second = rows_read.saturating_sub(self.last.1) as f64 / passed.as_secs_f64().max(1e-6);
+        let workers_of = |vertex: &usize| {
+            let chain = topology.chain_of(*vertex);
+            let subtasks = 0..topology.chains()[chain].parallelism;
+            subtasks.map(|subtask| placement.worker_of(topology.task(chain, subtask)).worker.clone()).collect()
+        };
+        let watermark = if tasks.len() < topology.tasks() { None } else { tasks.values().map(|task| task.watermark).min() };
+        let progress = Progress {
+            attempt: self.attempt,
+            running: now - self.started,
+            workers: (0..job.vertices.len()).map(|vertex| workers_of(&vertex)).collect(),
+            vertices,
+            rows_read,
+            rows_written,
+            rows_per_second,
+            watermark: watermark.unwrap_or(WATERMARK_START),
+            checkpoint: checkpoints.last,
+            checkpoints_completed: checkpoints.completed,
+            checkpoints_failed: checkpoints.failed,
+            pauses: pauses(tasks.values().copied()),
+            metrics: self.metrics(),
+        };
+        let times = tasks.values().map(|task| (task.task, (task.busy_ns, task.backpressured_ns))).collect();
+        self.last = (now, rows_read, times);
+        progress
+    }
+
+    fn metrics(&self) -> BTreeMap<String, f64> {
+        let mut metrics: BTreeMap<String, f64> = BTreeMap::new();
+        for worker in self.workers.values() {
+            worker.counters.iter().for_each(|(name, value)| *metrics.entry(name.clone()).or_default() += *value as f64);
+            for (name, value) in &worker.gauges {
+                let held = metrics.entry(name.clone()).or_insert(*value);
+                *held = held.max(*value);
+            }
+        }
+        metrics
+    }
+
+    fn vertex(
+        &self,
+        index: usize,
+        job: &Job,
+        topology: &Topology,
+        tasks: &BTreeMap<TaskId, &TaskProgress>,
+        passed: Duration,
+    ) -> VertexProgress {
+        let vertex = &job.vertices[index];
+        let chain = topology.chain_of(index);
+        let position = topology.chains()[chain].vertices.iter().position(|member| *member == index).unwrap_or(0);
+        let of_subtasks: Vec<Option<&TaskProgress>> =
+            (0..vertex.parallelism).map(|subtask| tasks.get(&topology.task(chain, subtask)).copied()).collect();
+        let counts: Vec<VertexCounts> = of_subtasks
+            .iter()
+            .map(|task| task.and_then(|task| task.vertices.get(position)).copied().unwrap_or_default())
+            .collect();
+        let share = |time: fn(Times) -> u64| {
+            let spent = |task: &&TaskProgress| {
+                let before = self.last.2.get(&task.task).copied().unwrap_or_default();
+                time((task.busy_ns, task.backpressured_ns)).saturating_sub(time(before))
+            };
+            let total: u64 = of_subtasks.iter().flatten().map(spent).sum();
+            (total as f64 / (passed.as_nanos() as f64 * f64::from(vertex.parallelism)).max(1.0)).min(1.0)
+        };
+        VertexProgress {
+            uid: vertex.uid.clone(),
+            kind: match vertex.kind {
+                VertexKind::Source(_) => "source",
+                VertexKind::Operator(_) => "operator",
+                VertexKind::Sink(_) => "sink",
+            },
+            rows_in: counts.iter().map(|counts| counts.rows_in).sum(),
+            rows_out: counts.iter().map(|counts| counts.rows_out).sum(),
+            rows_rejected: counts.iter().map(|counts| counts.rows_rejected).sum(),
+            rows_in_by_subtask: counts.iter().map(|counts| counts.rows_in).collect(),
+            backpressured: share(|(_, backpressured)| backpressured),
+            busy: share(|(busy, _)| busy),
+        }
+    }
+}
+
+fn pauses<'a>(tasks: impl Iterator<Item = &'a TaskProgress>) -> Pauses {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut max_ns = 0;
+    for task in tasks {
+        max_ns = max_ns.max(task.pause_max_ns);
+        task.pauses.iter().for_each(|(bound, count)| *counts.entry(*bound).or_default() += count);
+    }
+    let total: u64 = counts.values().sum();
+    let quantile = |q: f64| {
+        let rank = (q * total as f64).ceil() as u64;
+        let mut seen = 0;
+        let reached = counts.iter().find(|(_, count)| {
+            seen += **count;
+            seen >= rank
+        });
+        Duration::from_nanos(reached.map_or(0, |(bound, _)| *bound).min(max_ns))
+    };
+    Pauses { p50: quantile(0.5), p99: quantile(0.99), max: Duration::from_nanos(max_ns) }
+}

@@ -1,0 +1,221 @@
+//! Which checkpoint an execution goes on from, and whether the job may have its state.
+
+use weir_model::InstanceId;
+use weir_plan::{Job, Port, VertexKind};
+use weir_protocol::JobSpec;
+use weir_storage::{ErrorKind, JobStorage, Manifest, OperatorState, instance_id};
+
+use crate::JobError;
+
+/// A checkpoint that could not be used.
+pub(super) struct Unusable {
+    pub(super) manifest: u64,
+    pub(super) reason: String,
+}
+
+/// A job that is to go on from a checkpoint.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) spec: &'a JobSpec,
+    pub(super) job: &'a Job,
+    /// State of operators that the job no longer has may be lost.
+    pub(super) allow_dropped_state: bool,
+}
+
+/// Reads manifests from the newest on, until one is whole. What `skip` names was found damaged before.
+///
+/// # Errors
+/// Where there are checkpoints but none is whole, or the storage cannot be read.
+pub(super) fn choose(storage: &JobStorage, skip: &[u64], unusable: &mut Vec<Unusable>) -> Result<Option<Manifest>, JobError> {
+    let checkpoints = storage.checkpoints()?;
+    for id in checkpoints.iter().filter(|id| !skip.contains(&id.0)) {
+        let checked = storage.manifest(*id).and_then(|manifest| storage.check(&manifest).map(|()| manifest));
+        match checked {
+            Ok(manifest) => return Ok(Some(manifest)),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                unusable.push(Unusable { manifest: id.0, reason: error.to_string() });
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if checkpoints.is_empty() {
+        return Ok(None);
+    }
+    Err(JobError::Damaged(format!(
+        "cannot resume: none of the {} retained checkpoints is whole; restore the storage from a backup, or start over with --fresh",
+        checkpoints.len()
+    )))
+}
+
+/// Edges on which something was in flight although both ends would now be in one task.
+pub(super) fn edges_apart(job: &Job, manifest: &Manifest) -> Vec<usize> {
+    let in_flight = |edge: &weir_plan::Edge| {
+        let state = manifest.operators.get(&job.vertices[edge.to].uid);
+        let all = state.into_iter().flat_map(|state| &state.subtasks).flat_map(|subtask| &subtask.in_flight);
+        let output = match edge.port {
+            Port::Output(number) => Some(number),
+            Port::DeadLetter => None,
+        };
+        let from = &job.vertices[edge.from].uid;
+        all.into_iter().any(|one| one.from == *from && one.output == output && one.input == edge.input)
+    };
+    (0..job.edges.len()).filter(|&edge| job.edge_is_chained(edge) && in_flight(&job.edges[edge])).collect()
+}
+
+impl Wanted<'_> {
+    /// Checks that the job may go on from a checkpoint: state belongs to an operator's uid, images to a component's digest
+    /// and configuration.
+    ///
+    /// # Errors
+    /// What does not fit, and what to do.
+    pub(super) fn check_fits(self, manifest: &Manifest) -> Result<(), JobError> {
+        let at = format!("checkpoint {}", manifest.checkpoint);
+        if manifest.key_groups != self.job.key_groups {
+            return Err(JobError::Refused(format!(
+                "cannot resume from {at}: it was taken with {} key groups, the job file says {}; the number is fixed once a job has state: \
+                 set key_groups = {0} again, or start over with --fresh",
+                manifest.key_groups, self.job.key_groups
+            )));
+        }
+        for (uid, state) in &manifest.operators {
+            match self.job.vertex(uid) {
+                Some(vertex) => self.check_operator(vertex, state, &at)?,
+                None if has_state(state) && !self.allow_dropped_state => {
+                    return Err(JobError::Refused(format!(
+                        "cannot resume from {at}: it has state of `{uid}`, which the job file no longer names; \
+                         give the operator its id back, drop the state with --allow-dropped-state, or start over with --fresh"
+                    )));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_operator(self, vertex: usize, state: &OperatorState, at: &str) -> Result<(), JobError> {
+        let uid = &self.job.vertices[vertex].uid;
+        let kind = &self.job.vertices[vertex].kind;
+        let images = state.instances.values().any(|instance| !instance.chain.is_empty());
+        check_kind(uid, kind, state, images, at)?;
+        self.check_in_flight(vertex, state, at)?;
+        let VertexKind::Operator(spec) = kind else { return Ok(()) };
+        let (Some(pin), Some(component)) = (self.spec.components.get(&spec.component.to_string()), &state.component) else {
+            return Ok(());
+        };
+        if !images {
+            return Ok(());
+        }
+        let digest = pin.digest.to_string();
+        if component.digest != digest {
+            return Err(JobError::Refused(format!(
+                "cannot resume from {at}: the state of operator `{uid}` is a memory image of {} (sha256 {}), but the job file names {} (sha256 {}); \
+                 an image fits only the code that wrote it: name the earlier version again, or start over with --fresh",
+                component.name.as_deref().unwrap_or("another component"),
+                short(&component.digest),
+                pin.name,
+                short(&digest),
+            )));
+        }
+        if component.config != spec.config {
+            return Err(JobError::Refused(format!(
+                "cannot resume from {at}: the configuration of operator `{uid}` has changed from {} to {}; its memory image was made with the earlier one: \
+                 put that back, or start over with --fresh",
+                component.config, spec.config
+            )));
+        }
+        self.check_division(vertex, state, at)
+    }
+
+    /// Rows that were in flight have a way in.
+    fn check_in_flight(self, vertex: usize, state: &OperatorState, at: &str) -> Result<(), JobError> {
+        let uid = &self.job.vertices[vertex].uid;
+        for one in state.subtasks.iter().flat_map(|subtask| &subtask.in_flight) {
+            let known = self.job.edges.iter().any(|edge| {
+                let output = match edge.port {
+                    Port::Output(number) => Some(number),
+                    Port::DeadLetter => None,
+                };
+                edge.to == vertex
+                    && edge.input == one.input
+                    && output == one.output
+                    && self.job.vertices[edge.from].uid == one.from
+            });
+            if !known && !self.allow_dropped_state {
+                return Err(JobError::Refused(format!(
+                    "cannot resume from {at}: {} rows were on their way from `{}` to `{uid}`, and the job file no longer has that edge; \
+                     put it back, drop the rows with --allow-dropped-state, or start over with --fresh",
+                    one.rows, one.from
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Instances can be divided over the subtasks that there are now.
+    fn check_division(self, vertex: usize, state: &OperatorState, at: &str) -> Result<(), JobError> {
+        let uid = &self.job.vertices[vertex].uid;
+        let parallelism = self.job.vertices[vertex].parallelism;
+        let keyed = self.job.is_keyed(vertex);
+        let same = state.parallelism == parallelism || self.job.is_broadcast_only(vertex);
+        let fits = |id: InstanceId| match id {
+            InstanceId::KeyGroup(_) => keyed,
+            InstanceId::Subtask(_) => !keyed && same,
+        };
+        for name in state.instances.iter().filter(|(_, instance)| !instance.chain.is_empty()).map(|(name, _)| name) {
+            match instance_id(name) {
+                Some(id) if fits(id) => {}
+                Some(_) if keyed || same => {
+                    return Err(JobError::Refused(format!(
+                        "cannot resume from {at}: operator `{uid}` was {} and now is {}; give its input the earlier exchange, or start over with --fresh",
+                        if keyed { "not keyed" } else { "keyed" },
+                        if keyed { "keyed" } else { "not" }
+                    )));
+                }
+                Some(_) => {
+                    return Err(JobError::Refused(format!(
+                        "cannot resume from {at}: operator `{uid}` had parallelism {} and now has {parallelism}; without a hash exchange its state \
+                         cannot be divided: set parallelism = {} for it, or start over with --fresh",
+                        state.parallelism, state.parallelism
+                    )));
+                }
+                None => {
+                    return Err(JobError::Damaged(format!(
+                        "{at} names an instance `{name}` of operator `{uid}` that this version does not know"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether anything would be lost with an operator.
+fn has_state(state: &OperatorState) -> bool {
+    let of_subtask = |subtask: &weir_storage::SubtaskState| {
+        !subtask.splits.is_empty() || !subtask.committables.is_empty() || !subtask.in_flight.is_empty()
+    };
+    state.instances.values().any(|instance| !instance.chain.is_empty()) || state.subtasks.iter().any(of_subtask)
+}
+
+fn check_kind(uid: &str, kind: &VertexKind, state: &OperatorState, images: bool, at: &str) -> Result<(), JobError> {
+    let positions = state.subtasks.iter().any(|subtask| !subtask.splits.is_empty());
+    let committables = state.subtasks.iter().any(|subtask| !subtask.committables.is_empty());
+    let was = match kind {
+        VertexKind::Operator(_) | VertexKind::Sink(_) if positions => "a source",
+        VertexKind::Source(_) | VertexKind::Sink(_) if images => "an operator",
+        VertexKind::Source(_) | VertexKind::Operator(_) if committables => "a sink",
+        _ => return Ok(()),
+    };
+    let is = match kind {
+        VertexKind::Source(_) => "a source",
+        VertexKind::Operator(_) => "an operator",
+        VertexKind::Sink(_) => "a sink",
+    };
+    Err(JobError::Refused(format!(
+        "cannot resume from {at}: `{uid}` was {was} and now is {is}, so its state would be lost; give the new one another id"
+    )))
+}
+
+fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
+}

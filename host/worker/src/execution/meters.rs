@@ -1,0 +1,61 @@
+//! How far an execution is on this worker, read from the counts of its tasks.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_model::TaskId;
+use weir_protocol::{TaskProgress, VertexCounts, WorkerProgress};
+use weir_task::{TaskStats, VertexStats};
+
+use super::host::Metrics;
+use super::voice::Voice;
+use crate::Network;
+
+/// The counts of one task.
+pub(super) struct TaskMeter {
+    pub(super) task: TaskId,
+    pub(super) stats: Arc<TaskStats>,
+    /// By vertex of its chain.
+    pub(super) vertices: Vec<Arc<VertexStats>>,
+}
+
+/// The counts of an execution.
+pub(super) struct Meters {
+    pub(super) tasks: Vec<TaskMeter>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) network: Option<Arc<dyn Network>>,
+}
+
+impl Meters {
+    pub(super) fn read(&self, voice: &Voice) -> WorkerProgress {
+        let (sent_bytes, received_bytes) = self.network.as_ref().map_or((0, 0), |network| network.counts(voice.execution()));
+        WorkerProgress {
+            tasks: self.tasks.iter().map(|meter| meter.read(voice)).collect(),
+            counters: self.metrics.counters(),
+            gauges: self.metrics.gauges(),
+            sent_bytes,
+            received_bytes,
+        }
+    }
+}
+
+impl TaskMeter {
+    fn read(&self, voice: &Voice) -> TaskProgress {
+        let nanoseconds = |duration: std::time::Duration| duration.as_nanos() as u64;
+        let counts = |stats: &Arc<VertexStats>| VertexCounts {
+            rows_in: stats.rows_in.load(Ordering::Relaxed),
+            rows_out: stats.rows_out.load(Ordering::Relaxed),
+            rows_rejected: stats.rows_rejected.load(Ordering::Relaxed),
+        };
+        TaskProgress {
+            task: self.task,
+            watermark: self.stats.watermark(),
+            busy_ns: nanoseconds(self.stats.busy()),
+            backpressured_ns: nanoseconds(self.stats.backpressured()),
+            pauses: self.stats.pauses.buckets(),
+            pause_max_ns: nanoseconds(self.stats.pauses.max()),
+            vertices: self.vertices.iter().map(counts).collect(),
+            finished: voice.is_finished(self.task),
+        }
+    }
+}

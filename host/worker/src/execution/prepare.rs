@@ -1,0 +1,198 @@
+//! Everything that can be checked before a row is read: connectors' settings, components, compilation.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use weir_connectors::{EventTime, SettingError, SinkFactory, SourceFactory};
+use weir_model::{Attempt, TaskId};
+use weir_plan::{Diagnostics, Job, Topology, VertexKind};
+use weir_protocol::{Failure, FailureKind, JobSpec, Prepare};
+use weir_sandbox::Component;
+use weir_storage::{ErrorKind, JobStorage, Manifest, StorageError};
+
+use super::runner::damaged;
+use super::voice::{permanent, transient};
+use crate::{BuiltinConnectors, Connectors, WorkerOptions};
+
+/// An operator's component, taken in.
+pub(super) struct PreparedComponent {
+    pub(super) component: Component,
+    pub(super) name: String,
+}
+
+/// An execution whose job is read and whose components are compiled.
+pub(super) struct PreparedJob {
+    pub(super) message: Prepare,
+    pub(super) job: Job,
+    pub(super) topology: Topology,
+    /// The tasks that run here.
+    pub(super) tasks: Vec<TaskId>,
+    pub(super) storage: JobStorage,
+    pub(super) manifest: Option<Manifest>,
+    pub(super) sources: BTreeMap<usize, Box<dyn SourceFactory>>,
+    pub(super) event_times: BTreeMap<usize, EventTime>,
+    pub(super) sinks: BTreeMap<usize, Box<dyn SinkFactory>>,
+    pub(super) components: BTreeMap<usize, PreparedComponent>,
+}
+
+/// A connector of a job: its uid and one line about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectorLine {
+    /// The source or sink.
+    pub uid: String,
+    /// What it reads or writes.
+    pub description: String,
+    /// What it promises.
+    pub promise: String,
+}
+
+/// What a job reads and writes, and what readers of its output may rely on.
+///
+/// # Errors
+/// All that is wrong with connectors' settings, at their places in the job file.
+pub fn describe_connectors(job: &Job, job_dir: &Path) -> Result<Vec<ConnectorLine>, Diagnostics> {
+    let found = connectors(job, job_dir, &BuiltinConnectors)?;
+    let sources = found.sources.iter().map(|(&vertex, source)| {
+        let promise = if source.is_replayable() { "replayable" } else { "cannot replay: rows in flight at a crash are lost" };
+        (vertex, source.describe(), promise.to_owned())
+    });
+    let sinks = found.sinks.iter().map(|(&vertex, sink)| (vertex, sink.describe(), sink.guarantee().to_string()));
+    let line = |(vertex, description, promise): (usize, String, String)| {
+        let uid = job.vertices[vertex].uid.clone();
+        ConnectorLine { uid, description, promise }
+    };
+    Ok(sources.chain(sinks).map(line).collect())
+}
+
+/// Checks the connectors' settings of a job and nothing else.
+///
+/// # Errors
+/// All that is wrong with them, at their places in the job file.
+pub fn check_connectors(job: &Job, job_dir: &Path) -> Result<(), Diagnostics> {
+    connectors(job, job_dir, &BuiltinConnectors).map(drop)
+}
+
+/// Reads a job, takes its components in and looks for its checkpoints. Nothing is started, and nothing outside the compile
+/// cache is written.
+pub(super) fn prepare(options: &WorkerOptions, message: Prepare) -> Result<PreparedJob, Failure> {
+    let JobSpec { job_dir, .. } = &message.spec;
+    let wrong = |problems: Diagnostics| Failure { kind: FailureKind::JobFile, uid: None, reason: problems.to_string() };
+    let job = message.spec.load().map_err(wrong)?.with_edges_apart(&message.edges_apart);
+    let topology = Topology::new(&job);
+    let Connected { sources, event_times, sinks } = connectors(&job, Path::new(job_dir), &*options.connectors).map_err(wrong)?;
+    let tasks = message.placement.tasks_of(&options.name);
+    let components = components(options, &message.spec, &job, &topology, &tasks)?;
+    let storage = options.storages.open(&message.storage, &job.name).map_err(|error| unusable(&error))?;
+    let manifest = read_manifest(options, &message, &storage)?;
+    Ok(PreparedJob { message, job, topology, tasks, storage, manifest, sources, event_times, sinks, components })
+}
+
+/// The checkpoint to go on from. A worker that does not see the storage that the coordinator sees must not be taken for one
+/// that sees damage.
+fn read_manifest(options: &WorkerOptions, message: &Prepare, storage: &JobStorage) -> Result<Option<Manifest>, Failure> {
+    let attempt = message.execution.attempt;
+    if attempt > Attempt(0) && !storage.has_attempt(attempt).map_err(|error| unusable(&error))? {
+        return Err(permanent(format!(
+            "worker {} does not see in {} what the coordinator has written there: the place of checkpoints must be one that all machines \
+             share, such as a network folder mounted at the same path everywhere",
+            options.name, message.storage
+        )));
+    }
+    message.restore.map(|checkpoint| storage.manifest(checkpoint).map_err(|error| unusable(&error))).transpose()
+}
+
+/// What can be done about an error of the storage.
+pub(super) fn unusable(error: &StorageError) -> Failure {
+    match error.kind() {
+        ErrorKind::Damaged => damaged(error.to_string()),
+        ErrorKind::Retry | ErrorKind::Fenced | ErrorKind::Bug => transient(error.to_string()),
+        ErrorKind::Configuration => permanent(error.to_string()),
+    }
+}
+
+#[derive(Default)]
+struct Connected {
+    sources: BTreeMap<usize, Box<dyn SourceFactory>>,
+    event_times: BTreeMap<usize, EventTime>,
+    sinks: BTreeMap<usize, Box<dyn SinkFactory>>,
+}
+
+fn connectors(job: &Job, job_dir: &Path, factory: &dyn Connectors) -> Result<Connected, Diagnostics> {
+    let mut problems = Diagnostics::default();
+    let mut found = Connected::default();
+    for (index, vertex) in job.vertices.iter().enumerate() {
+        let mut note = |prefix: &str, error: SettingError| {
+            let key = if prefix.is_empty() { error.key.clone() } else { format!("{prefix}.{}", error.key) };
+            problems.extend(job.diagnostic(&vertex.uid, &key, &error.message, error.hint.as_deref()));
+        };
+        match &vertex.kind {
+            VertexKind::Source(spec) => {
+                match factory.source(&spec.connector, &with_absolute_path(&spec.settings, job_dir)) {
+                    Ok(source) => drop(found.sources.insert(index, source)),
+                    Err(error) => note("", error),
+                }
+                match spec.event_time.as_ref().map(|spec| EventTime::from_settings(&spec.settings)) {
+                    Some(Ok(event_time)) => drop(found.event_times.insert(index, event_time)),
+                    Some(Err(error)) => note("event_time", error),
+                    None => {}
+                }
+            }
+            VertexKind::Sink(spec) => match factory.sink(&spec.connector, &with_absolute_path(&spec.settings, job_dir)) {
+                Ok(sink) => drop(found.sinks.insert(index, sink)),
+                Err(error) => note("", error),
+            },
+            VertexKind::Operator(_) => {}
+        }
+    }
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+/// Relative paths in a job file start at its folder.
+fn with_absolute_path(settings: &Map<String, Value>, job_dir: &Path) -> Map<String, Value> {
+    let mut settings = settings.clone();
+    if let Some(Value::String(path)) = settings.get_mut("path") {
+        *path = job_dir.join(&*path).to_string_lossy().into_owned();
+    }
+    settings
+}
+
+/// The components of the operators that run here, each taken in once.
+fn components(
+    options: &WorkerOptions,
+    spec: &JobSpec,
+    job: &Job,
+    topology: &Topology,
+    tasks: &[TaskId],
+) -> Result<BTreeMap<usize, PreparedComponent>, Failure> {
+    let here: std::collections::BTreeSet<usize> = tasks.iter().map(|task| topology.locate(*task).0).collect();
+    let vertices = here.iter().flat_map(|chain| &topology.chains()[*chain].vertices);
+    let mut taken: BTreeMap<String, Component> = BTreeMap::new();
+    let mut components = BTreeMap::new();
+    for &index in vertices {
+        let vertex = &job.vertices[index];
+        let VertexKind::Operator(operator) = &vertex.kind else { continue };
+        if options.native.contains_key(&vertex.uid) {
+            continue;
+        }
+        let reference = operator.component.to_string();
+        let Some(pin) = spec.components.get(&reference) else {
+            return Err(permanent(format!("the job was submitted without the component {reference} of operator {}", vertex.uid)));
+        };
+        let component = match taken.get(&reference) {
+            Some(component) => component.clone(),
+            None => {
+                let bytes = options.components.fetch(pin.digest).map_err(transient)?;
+                let refused = |error| {
+                    let message = format!("component {}: {error}", pin.name);
+                    let problems = job.diagnostic(&vertex.uid, "component", &message, None);
+                    Failure { kind: FailureKind::JobFile, uid: Some(vertex.uid.clone()), reason: problems.to_string() }
+                };
+                options.sandbox.take_in(&bytes).map_err(refused)?
+            }
+        };
+        taken.insert(reference, component.clone());
+        components.insert(index, PreparedComponent { component, name: pin.name.clone() });
+    }
+    Ok(components)
+}

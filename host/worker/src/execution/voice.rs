@@ -1,0 +1,125 @@
+//! What an execution says to its coordinator. Remembers what a coordinator that is started again has to know.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_checkpoint::align::DeclineReason;
+use weir_model::{CheckpointId, TaskId};
+use weir_protocol::{Acknowledgement, Execution, Failure, FailureKind, Report, Running};
+
+use crate::Reports;
+
+struct Said {
+    tasks: Vec<TaskId>,
+    started: bool,
+    finished: BTreeSet<TaskId>,
+    committed: BTreeMap<TaskId, CheckpointId>,
+    last_checkpoint: CheckpointId,
+    failure: Option<Failure>,
+}
+
+/// The voice of an execution.
+pub(crate) struct Voice {
+    execution: Execution,
+    reports: Arc<dyn Reports>,
+    said: Mutex<Said>,
+}
+
+/// A failure that a restart may help against.
+pub(crate) fn transient(reason: impl Into<String>) -> Failure {
+    Failure { kind: FailureKind::Transient, uid: None, reason: reason.into() }
+}
+
+/// A failure that a person has to mend.
+pub(crate) fn permanent(reason: impl Into<String>) -> Failure {
+    Failure { kind: FailureKind::Permanent, uid: None, reason: reason.into() }
+}
+
+impl Voice {
+    pub(crate) fn new(execution: Execution, tasks: Vec<TaskId>, reports: Arc<dyn Reports>) -> Voice {
+        let said = Said {
+            tasks,
+            started: false,
+            finished: BTreeSet::new(),
+            committed: BTreeMap::new(),
+            last_checkpoint: CheckpointId(0),
+            failure: None,
+        };
+        Voice { execution, reports, said: Mutex::new(said) }
+    }
+
+    pub(crate) fn execution(&self) -> &Execution {
+        &self.execution
+    }
+
+    pub(crate) fn say(&self, report: impl FnOnce(Execution) -> Report) {
+        self.reports.report(report(self.execution.clone()));
+    }
+
+    /// Says why the execution cannot go on: the first reason counts, what follows from it is not said.
+    pub(crate) fn failed(&self, failure: Failure) {
+        {
+            let mut said = self.said.lock();
+            if said.failure.is_some() {
+                return;
+            }
+            said.failure = Some(failure.clone());
+        }
+        self.say(|execution| Report::Failed { execution, failure });
+    }
+
+    pub(crate) fn started(&self) {
+        self.said.lock().started = true;
+    }
+
+    pub(crate) fn told_of(&self, checkpoint: CheckpointId) {
+        let mut said = self.said.lock();
+        said.last_checkpoint = said.last_checkpoint.max(checkpoint);
+    }
+
+    pub(crate) fn finished(&self, task: TaskId) {
+        self.said.lock().finished.insert(task);
+        self.say(|execution| Report::Finished { execution, task });
+    }
+
+    pub(crate) fn is_finished(&self, task: TaskId) -> bool {
+        self.said.lock().finished.contains(&task)
+    }
+
+    pub(crate) fn committed(&self, task: TaskId, checkpoint: CheckpointId) {
+        self.said.lock().committed.insert(task, checkpoint);
+        self.say(|execution| Report::Committed { execution, task, checkpoint });
+    }
+
+    pub(crate) fn declined(&self, task: TaskId, checkpoint: CheckpointId, reason: &DeclineReason) {
+        let subsumed_by = match reason {
+            DeclineReason::Subsumed { by } => Some(*by),
+            DeclineReason::Failed(_) => None,
+        };
+        let reason = reason.to_string();
+        self.say(|execution| Report::Declined { execution, task, checkpoint, subsumed_by, reason });
+    }
+
+    pub(crate) fn acknowledged(&self, acknowledgement: Acknowledgement) {
+        let acknowledgement = Box::new(acknowledgement);
+        self.say(|execution| Report::Acknowledged { execution, acknowledgement });
+    }
+
+    pub(crate) fn persist_failed(&self, task: TaskId, checkpoint: CheckpointId, reason: String) {
+        self.say(|execution| Report::PersistFailed { execution, task, checkpoint, reason });
+    }
+
+    pub(crate) fn running(&self) -> Running {
+        let said = self.said.lock();
+        Running {
+            execution: self.execution.clone(),
+            tasks: said.tasks.clone(),
+            started: said.started,
+            finished: said.finished.iter().copied().collect(),
+            committed: said.committed.iter().map(|(task, checkpoint)| (*task, *checkpoint)).collect(),
+            last_checkpoint: said.last_checkpoint,
+            failure: said.failure.clone(),
+        }
+    }
+}
