@@ -1,1 +1,35 @@
-//! The HTTP API of a coordinator.
+//! The HTTP API of a coordinator: JSON under `/api/v1/`, described by `/api/v1/openapi.json`, and `/metrics` for Prometheus.
+//!
+//! Floor 5. The only crate that knows HTTP. Owns routes, who may use them, and what a request may cost. Knows the cluster only
+//! through [`ClusterApi`](weir_protocol::api::ClusterApi), whose calls it makes on blocking threads; decides nothing about
+//! jobs.
+//!
+//! **Who may use it.** On a loopback address, any process of the machine, but no web page that it shows: requests that name
+//! another host, or come from another origin, are refused. On any other address only over TLS with a token; the server
+//! refuses to start otherwise.
+//!
+//! **What a request may cost.** Connections, requests at work, uploads and followers of events are bounded, and so are the
+//! size of a head and of a body, and the time each may take. Who has no token gets no further than the head.
+
+mod access;
+mod answer;
+mod body;
+mod calls;
+mod error;
+mod events;
+mod limits;
+mod metrics;
+mod openapi;
+mod options;
+mod routes;
+mod server;
+mod tls;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::ApiError;
+pub use options::{ApiOptions, TlsFiles};
+pub use server::{Server, serve};
+pub use token::Token;

@@ -1,0 +1,31 @@
+//! What an API server is given.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_protocol::api::ClusterApi;
+
+use crate::Token;
+
+/// Certificate and key in PEM files.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate, followed by those between it and the authority, if any.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// What an API server is given.
+#[derive(Clone)]
+pub struct ApiOptions {
+    /// Where it listens. Port 0: any free one. An address that is not a loopback needs `tls` and `token`.
+    pub listen: SocketAddr,
+    /// Serve HTTPS with this certificate; without, plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// What every request must carry as `Authorization: Bearer`; without, nothing.
+    pub token: Option<Token>,
+    /// What it serves.
+    pub cluster: Arc<dyn ClusterApi>,
+}
