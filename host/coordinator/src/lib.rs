@@ -3,9 +3,9 @@
 //! Each job has a master (`master/`), which knows the cluster only through [`Surroundings`]. The rest of the crate is what
 //! surrounds masters in a cluster: workers and their slots, metadata, submissions.
 
-mod local;
 mod cluster;
 mod error;
+mod local;
 mod master;
 mod metadata;
 mod notice;
@@ -18,9 +18,9 @@ mod server;
 mod surroundings;
 mod takeover;
 
-pub use local::{LOCAL_WORKER, Local, Open, Tell, Watch};
 pub use cluster::kinds;
 pub use error::ServeError;
+pub use local::{LOCAL_WORKER, Local, Open, Tell, Watch};
 pub use master::{Master, MasterJob};
 pub use metadata::MetadataError;
 pub use notice::Notice;

@@ -1,0 +1,162 @@
+//! What a job's master says, put into a state and an event for people. Pure.
+
+use weir_plan::{format_duration, format_size};
+use weir_protocol::api::EventLevel::{self, Error, Info, Warning};
+use weir_protocol::api::JobState;
+
+use super::kinds;
+use crate::{JobError, Notice, Outcome, Shortage};
+
+/// What follows from a notice for those who watch.
+#[derive(Debug, PartialEq)]
+pub(super) struct Entry {
+    /// The new state with its reason; `None` where it stays.
+    pub(super) state: Option<(JobState, Option<String>)>,
+    /// Level, kind, message.
+    pub(super) event: (EventLevel, &'static str, String),
+}
+
+fn entry(state: impl Into<Option<JobState>>, level: EventLevel, kind: &'static str, message: String) -> Entry {
+    Entry { state: state.into().map(|state| (state, None)), event: (level, kind, message) }
+}
+
+impl Entry {
+    /// The event's message is also the reason of the state.
+    fn with_reason(mut self) -> Entry {
+        if let Some((_, reason)) = &mut self.state {
+            *reason = Some(self.event.2.clone());
+        }
+        self
+    }
+}
+
+/// In words.
+pub(super) fn shortage(shortage: &Shortage) -> String {
+    let Shortage { needed, free, workers } = shortage;
+    let slots = |count: u32| if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
+    let there = match workers {
+        0 => "no worker is connected".to_owned(),
+        1 => format!("the 1 worker that is connected has {} free", slots(*free)),
+        _ => format!("the {workers} workers that are connected have {} free", slots(*free)),
+    };
+    format!(
+        "it needs {}, and {there}; start `weir worker` with {} more, or end another job",
+        slots(*needed),
+        slots(needed.saturating_sub(*free))
+    )
+}
+
+/// What follows from a notice; nothing from those that come all the time.
+pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
+    Some(match notice {
+        Notice::Progress(_) | Notice::Completed { .. } => return None,
+        Notice::Waiting(missing) => {
+            entry(JobState::Waiting, Warning, kinds::WAITING, format!("waiting for slots: {}", shortage(missing))).with_reason()
+        }
+        Notice::Deploying { attempt, workers } => {
+            let message = format!("attempt {attempt}: tasks are being built on {}", workers.join(", "));
+            entry(JobState::Deploying, Info, kinds::DEPLOYING, message)
+        }
+        Notice::Started { attempt, from } => {
+            let from = from.map_or("the beginning".to_owned(), |checkpoint| format!("checkpoint {checkpoint}"));
+            entry(JobState::Running, Info, kinds::RUNNING, format!("attempt {attempt} runs from {from}"))
+        }
+        Notice::TakenOver { attempt } => {
+            let message = format!("attempt {attempt} goes on under the new coordinator; no task was restarted");
+            entry(JobState::Running, Info, kinds::TAKEN_OVER, message)
+        }
+        Notice::FellBack { checkpoint, reason } => {
+            let message = format!("checkpoint {checkpoint} could not be restored, an older one is tried: {reason}");
+            entry(None, Warning, kinds::FELL_BACK, message)
+        }
+        Notice::CheckpointFailed { checkpoint, reason } => {
+            entry(None, Warning, kinds::CHECKPOINT_FAILED, format!("checkpoint {checkpoint} failed: {reason}"))
+        }
+        Notice::WorkerLost { worker, reason } => {
+            entry(None, Warning, kinds::WORKER_LOST, format!("worker {worker} is lost: {reason}"))
+        }
+        Notice::Restarting { reason, delay } => {
+            let after = if delay.is_zero() { "at once".to_owned() } else { format!("after {}", format_duration(*delay)) };
+            let message = format!("{reason}; it starts again {after}");
+            entry(JobState::Restarting, Warning, kinds::RESTARTING, message).with_reason()
+        }
+        Notice::Rescaling { from, to } => {
+            let message = format!("it goes on with parallelism {to} instead of {from}, from a checkpoint taken now");
+            entry(None, Info, kinds::RESCALING, message)
+        }
+        Notice::RescaleRefused { reason } => {
+            let message = format!("the parallelism cannot be changed, the job goes on as it was: {reason}");
+            entry(None, Warning, kinds::RESCALE_REFUSED, message)
+        }
+        Notice::Stopping => {
+            let message = "its sources have stopped; the last checkpoint is being taken".to_owned();
+            entry(JobState::Stopping, Info, kinds::STOPPING, message)
+        }
+    })
+}
+
+/// What follows from the first completed checkpoint of an attempt.
+pub(super) fn first_checkpoint(notice: &Notice) -> Option<Entry> {
+    let Notice::Completed { checkpoint, duration, bytes, .. } = notice else { return None };
+    let message = format!(
+        "checkpoint {checkpoint} is complete after {} ms, with {}; later ones are not listed here",
+        duration.as_millis(),
+        format_size(*bytes)
+    );
+    Some(entry(None, Info, kinds::CHECKPOINT, message))
+}
+
+/// What follows from the end of a job's master; nothing where only this process ends.
+pub(super) fn of_end(end: &Result<Outcome, JobError>) -> Option<Entry> {
+    Some(match end {
+        Ok(Outcome::Left) => return None,
+        Ok(Outcome::Finished(_)) => {
+            entry(JobState::Finished, Info, kinds::FINISHED, "all input is processed and committed".to_owned())
+        }
+        Ok(Outcome::AlreadyFinished { checkpoint, .. }) => {
+            let message = format!("all input was processed with checkpoint {checkpoint} already; nothing was left to do");
+            entry(JobState::Finished, Info, kinds::FINISHED, message).with_reason()
+        }
+        Ok(Outcome::Stopped(Some(_))) => {
+            let message = "it has stopped with a last checkpoint; submit it again to go on from there".to_owned();
+            entry(JobState::Stopped, Info, kinds::STOPPED, message)
+        }
+        Ok(Outcome::Stopped(None)) => {
+            let message = "it has stopped while it was not running; submit it again to go on from its last checkpoint".to_owned();
+            entry(JobState::Stopped, Info, kinds::STOPPED, message)
+        }
+        Ok(Outcome::Cancelled) => cancelled(),
+        Err(error) => entry(JobState::Failed, Error, kinds::FAILED, error.to_string()).with_reason(),
+    })
+}
+
+/// A job ends without a last checkpoint.
+pub(super) fn cancelled() -> Entry {
+    let message = "it was ended without a last checkpoint; submitted again, it goes on from the one before".to_owned();
+    entry(JobState::Cancelled, Info, kinds::CANCELLED, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_names_all_numbers_and_what_to_do() {
+        let text = |needed, free, workers| shortage(&Shortage { needed, free, workers });
+        assert_eq!(
+            text(4, 1, 2),
+            "it needs 4 slots, and the 2 workers that are connected have 1 slot free; start `weir worker` with 3 slots more, or \
+             end another job"
+        );
+        assert!(text(1, 0, 0).contains("it needs 1 slot, and no worker is connected"));
+    }
+
+    #[test]
+    fn the_reason_of_a_state_is_what_the_event_says() {
+        let reason = "source a failed".to_owned();
+        let entry = of_notice(&Notice::Restarting { reason, delay: std::time::Duration::from_millis(200) }).unwrap();
+        assert_eq!(entry.event.2, "source a failed; it starts again after 200ms");
+        assert_eq!(entry.state, Some((JobState::Restarting, Some(entry.event.2.clone()))));
+        assert_eq!(of_end(&Ok(Outcome::Left)), None);
+    }
+}

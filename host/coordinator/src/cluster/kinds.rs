@@ -1,0 +1,50 @@
+//! The words of [`weir_protocol::api::JobEvent::kind`]: every kind of event there is.
+
+/// The job was submitted.
+pub const SUBMITTED: &str = "submitted";
+/// A job that was over was submitted again, and goes on from its last checkpoint (or starts over, if that was asked for).
+pub const RESUBMITTED: &str = "resubmitted";
+/// There are not enough free slots. Said again when the numbers change.
+pub const WAITING: &str = "waiting";
+/// A worker that would offer slots while the job waits for some may not join.
+pub const WORKER_REFUSED: &str = "worker-refused";
+/// An attempt begins: its tasks are being built.
+pub const DEPLOYING: &str = "deploying";
+/// Its tasks run.
+pub const RUNNING: &str = "running";
+/// The first checkpoint of an attempt is complete. Later ones are shown with the job, not as events.
+pub const CHECKPOINT: &str = "checkpoint";
+/// A checkpoint failed.
+pub const CHECKPOINT_FAILED: &str = "checkpoint-failed";
+/// A checkpoint could not be restored; an older one is tried.
+pub const FELL_BACK: &str = "fell-back";
+/// A worker with tasks of the job is gone.
+pub const WORKER_LOST: &str = "worker-lost";
+/// The job failed and starts again.
+pub const RESTARTING: &str = "restarting";
+/// The coordinator was started again; it waits for the job's workers.
+pub const COORDINATOR_RESTARTED: &str = "coordinator-restarted";
+/// The execution goes on under the new coordinator.
+pub const TAKEN_OVER: &str = "taken-over";
+/// The execution could not go on under the new coordinator; a new attempt begins.
+pub const NOT_TAKEN_OVER: &str = "not-taken-over";
+/// A person asked for another parallelism.
+pub const RESCALE_REQUESTED: &str = "rescale-requested";
+/// The job goes on with another parallelism.
+pub const RESCALING: &str = "rescaling";
+/// Another parallelism cannot be had; the job goes on as it was.
+pub const RESCALE_REFUSED: &str = "rescale-refused";
+/// A person asked for the job to stop.
+pub const STOP_REQUESTED: &str = "stop-requested";
+/// Its sources have stopped; the last checkpoint is being taken.
+pub const STOPPING: &str = "stopping";
+/// It has stopped with a last checkpoint.
+pub const STOPPED: &str = "stopped";
+/// A person asked for the job to end without a last checkpoint.
+pub const CANCEL_REQUESTED: &str = "cancel-requested";
+/// It was ended without a last checkpoint.
+pub const CANCELLED: &str = "cancelled";
+/// All its input is processed.
+pub const FINISHED: &str = "finished";
+/// It failed for good.
+pub const FAILED: &str = "failed";

@@ -1,0 +1,201 @@
+//! The masters of jobs: their threads, and what surrounds them.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use weir_protocol::api::{CheckpointStatus, EventLevel};
+use weir_protocol::{Command, WorkerAddress};
+use weir_storage::{JobStorage, StorageError};
+
+use super::chronicle::{self, Entry};
+use super::{Cluster, Inner, Job, kinds, open_wishes};
+use crate::takeover::Verdict;
+use crate::{Begun, JobError, Master, MasterJob, Notice, Outcome, Shortage, Slots, Surroundings, Told};
+
+impl Cluster {
+    /// Starts the master of a job that has none.
+    pub(super) fn start_master(&self, job: &Arc<Job>, verdict: Option<Verdict>) {
+        let (adopted, anew) = match verdict {
+            Some(Verdict::Adopt(adopted)) => (Some(*adopted), None),
+            Some(Verdict::Anew(reason)) => (None, Some(reason)),
+            None => (None, None),
+        };
+        let record = job.book.lock().record.clone();
+        let master_job = MasterJob {
+            spec: adopted.as_ref().map_or(record.spec.clone(), |adopted| adopted.begun.prepare.spec.clone()),
+            default_storage: self.inner.options.default_storage.clone(),
+            fresh: record.fresh,
+            allow_dropped_state: record.allow_dropped_state,
+            patient: true,
+            adopted,
+        };
+        let (master, inbox) = Master::new(master_job, self.inner.clone());
+        for wish in open_wishes(&record) {
+            let _ = inbox.send(Told::Wish(wish));
+        }
+        if !job.has_master(inbox) {
+            return;
+        }
+        let (inner, running) = (self.inner.clone(), job.clone());
+        let started = std::thread::Builder::new().name(format!("job-{}", job.name())).spawn(move || {
+            if let Some(reason) = anew {
+                let message = format!("the execution cannot go on under the new coordinator, a new attempt begins: {reason}");
+                inner.note(&running, Entry { state: None, event: (EventLevel::Warning, kinds::NOT_TAKEN_OVER, message) });
+            }
+            let end = std::panic::catch_unwind(AssertUnwindSafe(|| master.run()));
+            inner.ended(&running, &end.unwrap_or_else(|panic| Err(bug(&*panic))));
+        });
+        match started {
+            Ok(thread) => {
+                let mut masters = self.inner.masters.lock();
+                masters.retain(|master| !master.is_finished());
+                masters.push(thread);
+            }
+            Err(error) => {
+                let reason = format!("a thread for its master cannot be started: {error}");
+                let why_not_restarted = "submit it again when the machine has room".to_owned();
+                self.inner.ended(job, &Err(JobError::Failed { reason, why_not_restarted }));
+            }
+        }
+    }
+}
+
+/// A master that panics takes no other job along.
+fn bug(panic: &(dyn std::any::Any + Send)) -> JobError {
+    let what = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    JobError::Failed {
+        reason: format!("its master panicked: {what}"),
+        why_not_restarted: "this is a bug of weir, please report it; submitted again, the job goes on".to_owned(),
+    }
+}
+
+impl Inner {
+    /// A job's master has ended.
+    fn ended(&self, job: &Job, end: &Result<Outcome, JobError>) {
+        match end {
+            Ok(Outcome::Finished(progress) | Outcome::Stopped(Some(progress))) => {
+                job.book.lock().progress = Some(progress.clone());
+            }
+            Ok(Outcome::Left) => return,
+            Err(error) => tracing::error!(job = job.name(), %error, "a job failed"),
+            _ => {}
+        }
+        if let Some(entry) = chronicle::of_end(end) {
+            self.note_and(job, entry, |record| record.rescale = None);
+        }
+        // The slots last: whoever sees that the job is over sees it before its slots are another's.
+        let mut state = self.state.lock();
+        state.schedule.release(job.name());
+        state.short.remove(job.name());
+        state.slots_changed(None);
+    }
+
+    fn job_named(&self, name: &str) -> Option<Arc<Job>> {
+        self.state.lock().jobs.get(name).cloned()
+    }
+}
+
+impl Surroundings for Inner {
+    fn reserve(&self, job: &str, slots: u32) -> Result<Slots, Shortage> {
+        let mut state = self.state.lock();
+        let gives_back = state.schedule.holds(job);
+        let answer = state.schedule.reserve(job, slots);
+        let answer = match answer {
+            Ok(names) => {
+                state.short.remove(job);
+                let mut workers: Vec<WorkerAddress> = Vec::new();
+                let index = |name: Arc<str>| {
+                    let known = workers.iter().position(|address| address.worker == *name).unwrap_or_else(|| {
+                        let address = state.registry.member(&name).map(|member| member.candidate.address.clone());
+                        workers.push(WorkerAddress { worker: name.to_string(), address: address.unwrap_or_default() });
+                        workers.len() - 1
+                    });
+                    known as u32
+                };
+                let slots = names.into_iter().map(index).collect();
+                Ok(Slots { workers, slots })
+            }
+            Err(shortage) => {
+                state.short.insert(job.to_owned());
+                Err(shortage)
+            }
+        };
+        if gives_back {
+            state.slots_changed(Some(job));
+        }
+        answer
+    }
+
+    fn release(&self, job: &str) {
+        let mut state = self.state.lock();
+        state.schedule.release(job);
+        state.slots_changed(Some(job));
+    }
+
+    fn send(&self, worker: &str, command: Command) {
+        self.state.lock().send(worker, command);
+    }
+
+    fn storage(&self, url: &str, job: &str) -> Result<JobStorage, StorageError> {
+        (self.options.storage)(url, job)
+    }
+
+    fn record(&self, begun: &Begun) -> Result<(), String> {
+        let execution = &begun.prepare.execution;
+        let Some(job) = self.job_named(&execution.job) else { return Err(format!("there is no job {}", execution.job)) };
+        let loaded = begun.prepare.spec.load().map_err(|problems| problems.to_string())?;
+        let edit = |record: &mut crate::metadata::JobRecord| {
+            record.spec = begun.prepare.spec.clone();
+            record.slots = slots_of(&loaded);
+            record.fresh = false;
+            record.rescale = record.rescale.filter(|wanted| *wanted != loaded.parallelism);
+            record.attempt = execution.attempt.0;
+            record.attempts += 1;
+        };
+        job.write(self, edit, None, Some(begun)).map_err(|error| error.to_string())?;
+        let mut book = job.book.lock();
+        (book.checkpoint_is_news, book.shortage, book.progress) = (true, None, None);
+        Ok(())
+    }
+
+    fn notice(&self, job: &str, notice: &Notice) {
+        let Some(job) = self.job_named(job) else { return };
+        job.master_is_alive();
+        let mut entry = chronicle::of_notice(notice);
+        {
+            let mut book = job.book.lock();
+            match notice {
+                Notice::Progress(progress) => book.progress = Some(progress.clone()),
+                Notice::Completed { checkpoint, duration, bytes, in_flight_bytes, unaligned } => {
+                    book.checkpoint = Some(CheckpointStatus {
+                        id: *checkpoint,
+                        duration_ms: duration.as_millis() as u64,
+                        bytes: *bytes,
+                        in_flight_bytes: *in_flight_bytes,
+                        unaligned: *unaligned,
+                        completed_at_ms: self.now().wall_ms,
+                    });
+                    if std::mem::take(&mut book.checkpoint_is_news) {
+                        entry = chronicle::first_checkpoint(notice);
+                    }
+                }
+                // The same numbers again are not news.
+                Notice::Waiting(shortage) if book.shortage.replace(*shortage) == Some(*shortage) => entry = None,
+                _ => {}
+            }
+        }
+        let Some(entry) = entry else { return };
+        let refused = matches!(notice, Notice::RescaleRefused { .. });
+        self.note_and(&job, entry, |record| {
+            if refused {
+                record.rescale = None;
+            }
+        });
+    }
+}
+
+/// Slots that a job takes: the parallelism of its widest vertex.
+pub(super) fn slots_of(job: &weir_plan::Job) -> u32 {
+    job.vertices.iter().map(|vertex| vertex.parallelism).max().unwrap_or(0)
+}

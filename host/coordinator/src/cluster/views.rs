@@ -1,0 +1,120 @@
+//! What people see, put together from what is known.
+
+use weir_plan::VertexKind;
+use weir_protocol::api::{ClusterStatus, ComponentStatus, JobDetail, JobStatus, VertexStatus, WorkerStatus};
+use weir_storage::StoredComponent;
+
+use super::ClusterOptions;
+use super::job::Book;
+use crate::Progress;
+use crate::registry::Member;
+use crate::schedule::Schedule;
+
+pub(super) fn cluster(options: &ClusterOptions, started_at_ms: u64, workers: &[WorkerStatus]) -> ClusterStatus {
+    let alive = || workers.iter().filter(|worker| worker.alive);
+    ClusterStatus {
+        cluster: options.cluster.clone(),
+        version: options.version.clone(),
+        started_at_ms,
+        workers: alive().count() as u32,
+        slots: alive().map(|worker| worker.slots).sum(),
+        slots_used: alive().map(|worker| worker.slots_used).sum(),
+    }
+}
+
+pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule) -> WorkerStatus {
+    WorkerStatus {
+        name: name.to_owned(),
+        alive: member.link.is_some(),
+        address: member.candidate.address.clone(),
+        version: member.candidate.version.clone(),
+        slots: member.candidate.slots,
+        slots_used: schedule.used(name),
+        jobs: schedule.jobs_on(name),
+        since_ms: member.since.wall_ms,
+        heard_at_ms: member.heard.wall_ms,
+        clock_skew_ms: member.skew_ms,
+    }
+}
+
+pub(super) fn component(stored: StoredComponent) -> ComponentStatus {
+    let StoredComponent { name, version, digest, size_bytes, pushed_at_ms } = stored;
+    ComponentStatus { name, version, digest, size_bytes, pushed_at_ms }
+}
+
+pub(super) fn status(name: &str, book: &Book) -> JobStatus {
+    let record = &book.record;
+    let progress = book.progress.as_deref();
+    JobStatus {
+        name: name.to_owned(),
+        state: record.state,
+        reason: record.reason.clone(),
+        attempt: record.attempt,
+        restarts: record.attempts.saturating_sub(1),
+        slots: record.slots,
+        submitted_at_ms: record.submitted_at_ms,
+        since_ms: record.since_ms,
+        rows_read: progress.map_or(0, |progress| progress.rows_read),
+        rows_written: progress.map_or(0, |progress| progress.rows_written),
+        rows_per_second: progress.filter(|_| !record.state.is_over()).map_or(0.0, |progress| progress.rows_per_second),
+        checkpoint: book.checkpoint.clone(),
+    }
+}
+
+pub(super) fn detail(name: &str, book: &Book, default_storage: &str) -> JobDetail {
+    let progress = book.progress.as_deref();
+    let job = book.record.spec.load().ok();
+    let storage = job.as_ref().and_then(|job| job.checkpoint.storage.clone());
+    JobDetail {
+        status: status(name, book),
+        file: book.record.spec.file.clone(),
+        storage: storage.unwrap_or_else(|| default_storage.to_owned()),
+        vertices: match (progress, job) {
+            (Some(progress), _) => vertices(progress),
+            (None, Some(job)) => job.vertices.iter().map(idle_vertex).collect(),
+            (None, None) => Vec::new(),
+        },
+        watermark: progress.map(|progress| progress.watermark),
+        checkpoints_completed: progress.map_or(0, |progress| progress.checkpoints_completed),
+        checkpoints_failed: progress.map_or(0, |progress| progress.checkpoints_failed),
+        metrics: progress.map(|progress| progress.metrics.clone()).unwrap_or_default(),
+    }
+}
+
+fn vertices(progress: &Progress) -> Vec<VertexStatus> {
+    let workers = progress.workers.iter().map(Some).chain(std::iter::repeat(None));
+    let vertex = |(vertex, workers): (&crate::VertexProgress, Option<&Vec<String>>)| VertexStatus {
+        uid: vertex.uid.clone(),
+        kind: vertex.kind.to_owned(),
+        parallelism: vertex.rows_in_by_subtask.len() as u32,
+        rows_in: vertex.rows_in,
+        rows_out: vertex.rows_out,
+        rows_rejected: vertex.rows_rejected,
+        rows_in_by_subtask: vertex.rows_in_by_subtask.clone(),
+        workers: workers.cloned().unwrap_or_default(),
+        backpressured: vertex.backpressured,
+        busy: vertex.busy,
+    };
+    progress.vertices.iter().zip(workers).map(vertex).collect()
+}
+
+/// A vertex that does not run.
+fn idle_vertex(vertex: &weir_plan::Vertex) -> VertexStatus {
+    let kind = match vertex.kind {
+        VertexKind::Source(_) => "source",
+        VertexKind::Operator(_) => "operator",
+        VertexKind::Sink(_) => "sink",
+    };
+    VertexStatus {
+        uid: vertex.uid.clone(),
+        kind: kind.to_owned(),
+        parallelism: vertex.parallelism,
+        rows_in: 0,
+        rows_out: 0,
+        rows_rejected: 0,
+        rows_in_by_subtask: vec![0; vertex.parallelism as usize],
+        workers: Vec::new(),
+        backpressured: 0.0,
+        busy: 0.0,
+    }
+}

@@ -1,0 +1,194 @@
+//! What was written is there after any end of the process.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use weir_model::{Attempt, CheckpointId};
+use weir_protocol::api::{EventLevel, JobState};
+use weir_protocol::{Execution, JobSpec, Placement, Prepare, WorkerAddress};
+
+use super::*;
+use crate::ServeError;
+
+fn record() -> JobRecord {
+    JobRecord {
+        spec: JobSpec {
+            file: "j.toml".to_owned(),
+            text: "[job]".to_owned(),
+            overrides: vec![("job.parallelism".to_owned(), "3".to_owned())],
+            environment: [("A".to_owned(), "b".to_owned())].into(),
+            job_dir: "dir".to_owned(),
+            dead_letters: "dead".to_owned(),
+            components: Default::default(),
+        },
+        fresh: true,
+        allow_dropped_state: false,
+        desired: Desired::Run,
+        rescale: Some(3),
+        state: JobState::Waiting,
+        reason: Some("why".to_owned()),
+        slots: 3,
+        attempt: 0,
+        attempts: 0,
+        submitted_at_ms: 1,
+        since_ms: 2,
+        last_event: 0,
+    }
+}
+
+fn begun(attempt: u64) -> Begun {
+    let prepare = Prepare {
+        execution: Execution { job: "j".to_owned(), attempt: Attempt(attempt) },
+        spec: record().spec,
+        placement: Placement {
+            workers: vec![WorkerAddress { worker: "a".to_owned(), address: "x:1".to_owned() }],
+            tasks: vec![0, 0],
+        },
+        storage: "file:x".to_owned(),
+        restore: Some(CheckpointId(4)),
+        first_checkpoint: CheckpointId(7),
+        edges_apart: vec![1],
+        retract_after: None,
+    };
+    Begun { prepare }
+}
+
+fn event(number: u64) -> JobEvent {
+    JobEvent { number, at_ms: number, level: EventLevel::Info, kind: "k".to_owned(), message: format!("the {number}. event") }
+}
+
+fn write_event(metadata: &Metadata, name: &str, record: &mut JobRecord) {
+    record.last_event += 1;
+    metadata.put(name, record, &Change { event: Some(&event(record.last_event)), ..Change::default() }).unwrap();
+}
+
+#[test]
+fn jobs_executions_and_events_are_there_when_it_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut written = record();
+    {
+        let metadata = Metadata::open(folder.path()).unwrap();
+        write_event(&metadata, "j", &mut written);
+        written.attempt = 5;
+        metadata.put("j", &written, &Change { begun: Some(&begun(5)), ..Change::default() }).unwrap();
+        metadata.put("jj", &record(), &Change::default()).unwrap();
+    }
+    let metadata = Metadata::open(folder.path()).unwrap();
+    let jobs = metadata.jobs().unwrap();
+    assert_eq!(jobs.iter().map(|job| &job.record).collect::<Vec<_>>(), [&written, &record()]);
+    assert_eq!(jobs[0].begun, Some(begun(5)));
+    assert_eq!(jobs[1].begun, None);
+    assert_eq!(metadata.events("j", 0).unwrap(), [event(1)]);
+    metadata.put("j", &written, &Change { forget_begun: true, ..Change::default() }).unwrap();
+    assert_eq!(metadata.jobs().unwrap()[0].begun, None);
+}
+
+#[test]
+fn events_are_bounded_and_those_of_other_jobs_are_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = Metadata::open(folder.path()).unwrap();
+    let (mut one, mut other) = (record(), record());
+    for _ in 0..3 {
+        write_event(&metadata, "j-", &mut other);
+    }
+    for _ in 0..EVENTS_PER_JOB_MAX + 20 {
+        one.last_event += 1;
+        // Not synced, as the disk's speed is not what is tested.
+        let mut batch = WriteBatch::default();
+        batch.put(event_key("j", one.last_event), encode(&event(one.last_event)));
+        metadata.db.write(batch).unwrap();
+    }
+    for _ in 0..20 {
+        write_event(&metadata, "j", &mut one);
+    }
+    let first = one.last_event - EVENTS_PER_JOB_MAX - 20 + 1;
+    assert_eq!(metadata.events("j", 20).unwrap().first().map(|event| event.number), Some(21));
+    assert!(metadata.db.get(event_key("j", one.last_event - EVENTS_PER_JOB_MAX)).unwrap().is_none(), "{first}");
+    assert_eq!(metadata.events("j", one.last_event - 2).unwrap().len(), 2);
+    assert_eq!(metadata.events("j", one.last_event).unwrap(), []);
+    assert_eq!(metadata.events("j", u64::MAX).unwrap(), []);
+    assert_eq!(metadata.events("j", 0).unwrap().len(), EVENTS_READ_MAX);
+    metadata.remove("j").unwrap();
+    assert_eq!(metadata.events("j", 0).unwrap(), []);
+    assert_eq!(metadata.events("j-", 0).unwrap().len(), 3);
+}
+
+#[test]
+fn another_layout_is_refused_by_number() {
+    let folder = tempfile::tempdir().unwrap();
+    Metadata::open(folder.path()).unwrap().db.put(b"schema", b"7").unwrap();
+    let error = Metadata::open(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("its layout has version 7, this weir knows 1"), "{error}");
+}
+
+#[test]
+fn a_damaged_entry_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = Metadata::open(folder.path()).unwrap();
+    metadata.db.put(key("job", "j"), b"{").unwrap();
+    let error = metadata.jobs().unwrap_err().to_string();
+    assert!(error.contains("the entry `job/j` is damaged"), "{error}");
+}
+
+#[test]
+fn s41_a_second_coordinator_on_the_same_folder_is_refused_with_the_process_that_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = DataLock::take(folder.path()).unwrap();
+    let error = DataLock::take(folder.path()).unwrap_err();
+    assert!(matches!(&error, ServeError::Locked { holder: Some(pid), .. } if *pid == std::process::id()), "{error:?}");
+    assert!(error.to_string().contains("another one runs on this folder (process "), "{error}");
+    drop(lock);
+    DataLock::take(folder.path()).unwrap();
+}
+
+const CHILD: &str = "WEIR_TEST_METADATA_CHILD";
+
+/// Writes events until it is killed, saying each number once it is durable. Only within the test after it.
+#[test]
+fn child_that_writes_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(CHILD) else { return };
+    let folder = Path::new(&folder);
+    let _lock = DataLock::take(folder).unwrap();
+    let metadata = Metadata::open(folder).unwrap();
+    let mut record = metadata.jobs().unwrap().pop().map_or_else(record, |job| job.record);
+    loop {
+        record.attempt += 1;
+        record.last_event += 1;
+        let change = Change { begun: Some(&begun(record.attempt)), event: Some(&event(record.last_event)), forget_begun: false };
+        metadata.put("j", &record, &change).unwrap();
+        println!("durable {}", record.last_event);
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9_and_the_lock_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut said = 0;
+    for round in 0..3 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "metadata::tests::child_that_writes_until_it_is_killed", "--nocapture"])
+            .env(CHILD, folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let numbers = lines.by_ref().filter_map(|line| line.unwrap().split("durable ").nth(1)?.parse::<u64>().ok());
+        said = numbers.take(5 + 7 * round).last().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said after we stopped listening counts too.
+        said = lines.map_while(Result::ok).filter_map(|line| line.split("durable ").nth(1)?.parse().ok()).last().unwrap_or(said);
+        let _lock = DataLock::take(folder.path()).unwrap();
+        let metadata = Metadata::open(folder.path()).unwrap();
+        let job = metadata.jobs().unwrap().pop().unwrap();
+        assert!(job.record.last_event >= said, "{} is there, {said} was said", job.record.last_event);
+        assert_eq!(job.begun, Some(begun(job.record.attempt)), "record and execution are of one batch");
+        let mut numbers = Vec::new();
+        while let Some(last) = metadata.events("j", numbers.last().copied().unwrap_or(0)).ok().filter(|e| !e.is_empty()) {
+            numbers.extend(last.iter().map(|event| event.number));
+        }
+        assert_eq!(*numbers.last().unwrap(), job.record.last_event);
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "events have no gaps");
+    }
+    assert!(said > 0);
+}

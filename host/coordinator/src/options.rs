@@ -1,0 +1,44 @@
+//! What a coordinator's process is given, and what it gives back.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_protocol::api::ClusterApi;
+
+use crate::server::Running;
+
+/// Tells whether bytes are a component that operators can run; the reason if not. The coordinator itself never runs one.
+pub type Inspect = Arc<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
+
+/// What a coordinator is made of.
+#[derive(Clone)]
+pub struct ServeOptions {
+    /// Folder of everything it must not forget: jobs, events, components. One coordinator at a time works on it.
+    pub data_dir: PathBuf,
+    /// Folder of its certificate, as `weir cluster init` makes it.
+    pub identity_dir: PathBuf,
+    /// Where workers connect to. Port 0: any free one.
+    pub listen: SocketAddr,
+    /// Where the checkpoints of jobs are that do not say it themselves: a URL that every worker can reach.
+    pub default_storage: String,
+    /// Looks at components before they are kept.
+    pub inspect: Inspect,
+}
+
+/// A coordinator that runs.
+pub struct Server {
+    /// What people can ask of it.
+    pub cluster: Arc<dyn ClusterApi>,
+    /// Where it listens for workers.
+    pub local_addr: SocketAddr,
+    pub(crate) running: Running,
+}
+
+impl Server {
+    /// Ends the coordinator and leaves everything as it is: workers go on, and the next coordinator takes their jobs over.
+    /// Blocks until its threads have ended.
+    pub fn shutdown(self) {
+        self.running.shutdown();
+    }
+}

@@ -1,0 +1,154 @@
+//! The coordinator on the network: connections of workers, and the threads that a coordinator has beside its masters.
+//!
+//! Owns sockets and the runtime. Decides nothing: what comes in is handed to [`Cluster`], in order for each connection. What
+//! may wait for the disk does so on a blocking thread, so that heartbeats of other workers are heard meanwhile.
+
+mod connection;
+mod link;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use weir_protocol::api::ClusterApi;
+use weir_storage::JobStorage;
+use weir_transport::liveness::{self, Sign};
+use weir_transport::{Endpoint, Identity, Incoming, Settings};
+
+use crate::cluster::{Cluster, ClusterOptions, SystemClock};
+use crate::{ServeError, ServeOptions, Server};
+
+/// How often the cluster is told that time has passed.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Threads of the network. It only moves messages.
+const NETWORK_THREADS: usize = 2;
+
+/// What runs in a coordinator's process.
+pub(crate) struct Running {
+    cluster: Cluster,
+    runtime: Runtime,
+    stop_network: watch::Sender<bool>,
+    network: tokio::task::JoinHandle<()>,
+    stop_clock: SyncSender<()>,
+    clock: JoinHandle<()>,
+}
+
+impl Running {
+    pub(crate) fn shutdown(self) {
+        let _ = self.stop_clock.send(());
+        let _ = self.clock.join();
+        self.cluster.leave();
+        let _ = self.stop_network.send(true);
+        let _ = self.runtime.block_on(self.network);
+        self.runtime.shutdown_timeout(Duration::from_secs(5));
+    }
+}
+
+/// Starts a coordinator: takes its data folder, goes on with its jobs, and listens for workers.
+///
+/// # Errors
+/// If another one has the folder, its metadata or certificate cannot be used, or the address is taken.
+pub fn serve(options: ServeOptions) -> Result<Server, ServeError> {
+    let identity = Arc::new(Identity::load(&options.identity_dir)?);
+    let cluster = Cluster::open(ClusterOptions {
+        data_dir: options.data_dir,
+        cluster: identity.cluster().to_string(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        default_storage: options.default_storage,
+        inspect: options.inspect,
+        storage: Arc::new(JobStorage::open),
+        clock: Arc::new(SystemClock::default()),
+    })?;
+    match listen(&cluster, &identity, options.listen) {
+        Ok((runtime, network, stop_network, local_addr)) => {
+            let (stop_clock, clock) = start_clock(cluster.clone())?;
+            let api: Arc<dyn ClusterApi> = Arc::new(cluster.clone());
+            let running = Running { cluster, runtime, stop_network, network, stop_clock, clock };
+            Ok(Server { cluster: api, local_addr, running })
+        }
+        Err(error) => {
+            // Jobs were resumed; they are left as they are.
+            cluster.leave();
+            Err(error)
+        }
+    }
+}
+
+type Listening = (Runtime, tokio::task::JoinHandle<()>, watch::Sender<bool>, SocketAddr);
+
+fn listen(cluster: &Cluster, identity: &Arc<Identity>, address: SocketAddr) -> Result<Listening, ServeError> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(NETWORK_THREADS)
+        .thread_name("network")
+        .enable_all()
+        .build()
+        .map_err(ServeError::Process)?;
+    let endpoint = Endpoint::bind(identity.clone(), address, Settings::default(), runtime.handle())?;
+    let local_addr = endpoint.local_addr()?;
+    let (stop, stopped) = watch::channel(false);
+    runtime.spawn(watch_processes(cluster.clone(), identity.clone(), local_addr, stopped.clone()));
+    let network = runtime.spawn(accept(cluster.clone(), endpoint, stopped));
+    tracing::info!(%local_addr, "listening for workers");
+    Ok((runtime, network, stop, local_addr))
+}
+
+/// Takes connections until it is told to stop, then closes the endpoint with all of them.
+async fn accept(cluster: Cluster, endpoint: Endpoint, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let incoming = tokio::select! {
+            incoming = endpoint.accept() => incoming,
+            _ = stopped.changed() => None,
+        };
+        match incoming {
+            Some(Incoming::Control(control)) => drop(tokio::spawn(connection::serve(cluster.clone(), control))),
+            Some(Incoming::Data(data)) => tracing::warn!(peer = %data.peer(), "a connection for rows; a coordinator has none"),
+            None => break,
+        }
+    }
+    endpoint.close().await;
+}
+
+/// Notices at once that a worker's process has ended, on the TCP port of the same number. Without it, heartbeats tell later.
+async fn watch_processes(cluster: Cluster, identity: Arc<Identity>, address: SocketAddr, mut stopped: watch::Receiver<bool>) {
+    let watcher = match tokio::net::TcpListener::bind(address).await {
+        Ok(listener) => liveness::serve(listener, &identity).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let mut watcher = match watcher {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            tracing::warn!(%address, error, "cannot listen on TCP; workers that are killed are noticed by their heartbeats only");
+            return;
+        }
+    };
+    loop {
+        let sign = tokio::select! {
+            sign = watcher.next() => sign,
+            _ = stopped.changed() => None,
+        };
+        match sign {
+            Some(Sign::Gone(node, incarnation)) => cluster.suspect(node.as_str(), incarnation.0),
+            Some(Sign::Came(peer)) => tracing::debug!(%peer, "watching a process"),
+            None => return,
+        }
+    }
+}
+
+fn start_clock(cluster: Cluster) -> Result<(SyncSender<()>, JoinHandle<()>), ServeError> {
+    let (stop, stopped) = sync_channel(1);
+    let run = move || {
+        while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            cluster.tick();
+        }
+    };
+    let thread = std::thread::Builder::new().name("cluster-clock".to_owned()).spawn(run).map_err(ServeError::Process)?;
+    Ok((stop, thread))
+}
+
+#[cfg(test)]
+mod tests;

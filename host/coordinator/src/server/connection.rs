@@ -1,0 +1,99 @@
+//! One worker's connection, from its registration to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use weir_model::Digest;
+use weir_model::limits::COMPONENT_PART_BYTES;
+use weir_protocol::{Command, Envelope, Register, Report, decode, encode};
+use weir_transport::{Control, ControlReceiver, ControlSender};
+
+use super::link::{CLOSED, NetworkLink};
+use crate::cluster::{Cluster, Hello, WorkerLink};
+
+/// How long a new connection may take to register.
+const REGISTER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a worker that may not join may take to read why.
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Components a worker may ask for before it has got the first.
+const NEEDS_WAITING_MAX: usize = 64;
+
+/// Serves a connection until it is closed.
+pub(super) async fn serve(cluster: Cluster, control: Control) {
+    let peer = control.peer().clone();
+    let (sender, mut receiver) = control.split();
+    let register = match tokio::time::timeout(REGISTER_TIMEOUT, receive(&mut receiver)).await {
+        Ok(Ok(Report::Register(register))) => register,
+        Ok(Ok(_)) => return refuse(&sender, &peer, "the first message was no registration"),
+        Ok(Err(reason)) => return refuse(&sender, &peer, &reason),
+        Err(_) => return refuse(&sender, &peer, "it did not register in time"),
+    };
+    let hello = Hello { name: peer.node.as_str().into(), incarnation: peer.incarnation.0, from: peer.address.to_string() };
+    let link: Arc<dyn WorkerLink> = Arc::new(NetworkLink::new(sender.clone()));
+    let number = cluster.attach(link);
+    if !join(&cluster, number, hello, register).await {
+        // It closes the connection when it has read why.
+        let _ = tokio::time::timeout(REFUSED_TIMEOUT, receiver.recv()).await;
+        sender.close(CLOSED, "refused");
+        return;
+    }
+    let (needs, needed) = mpsc::channel(NEEDS_WAITING_MAX);
+    tokio::spawn(send_components(cluster.clone(), sender.clone(), needed));
+    let reason = loop {
+        match receive(&mut receiver).await {
+            Ok(Report::Need { digest }) => {
+                if needs.try_send(digest).is_err() {
+                    break "it asked for too many components at once".to_owned();
+                }
+            }
+            Ok(report) => cluster.report(number, report),
+            Err(reason) => break reason,
+        }
+    };
+    sender.close(CLOSED, &reason);
+    let _ = spawn_blocking(move || cluster.detach(number, &reason)).await;
+}
+
+async fn join(cluster: &Cluster, number: u64, hello: Hello, register: Register) -> bool {
+    let cluster = cluster.clone();
+    spawn_blocking(move || cluster.register(number, hello, register)).await.unwrap_or(false)
+}
+
+fn refuse(sender: &ControlSender, peer: &weir_transport::Peer, reason: &str) {
+    tracing::warn!(%peer, reason, "a connection ends before its worker has registered");
+    sender.close(CLOSED, reason);
+}
+
+/// The next report; why there is none otherwise.
+async fn receive(receiver: &mut ControlReceiver) -> Result<Report, String> {
+    let bytes = receiver.recv().await.map_err(|error| error.to_string())?;
+    decode(&bytes).map(|envelope: Envelope<Report>| envelope.message).map_err(|error| error.to_string())
+}
+
+/// Sends what a worker needs, one component after the other. Beside what it is told, which never waits for a component.
+async fn send_components(cluster: Cluster, sender: ControlSender, mut needed: mpsc::Receiver<Digest>) {
+    while let Some(digest) = needed.recv().await {
+        let cluster = cluster.clone();
+        let read = spawn_blocking(move || cluster.component(digest)).await;
+        let sent = match read.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(bytes) => send_component(&sender, digest, &bytes).await,
+            Err(reason) => sender.send(encode(&Command::NoComponent { digest, reason }, &[]).into()).await,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+async fn send_component(sender: &ControlSender, digest: Digest, bytes: &[u8]) -> Result<(), weir_transport::TransportError> {
+    let total = bytes.len() as u64;
+    for (index, part) in bytes.chunks(COMPONENT_PART_BYTES).enumerate() {
+        let offset = (index * COMPONENT_PART_BYTES) as u64;
+        sender.send(encode(&Command::Component { digest, offset, total }, part).into()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! What a worker is told, on its way into its connection.
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use weir_protocol::Command;
+use weir_transport::ControlSender;
+
+use crate::cluster::WorkerLink;
+
+/// Messages that wait for a connection to take them. A worker that lets more pile up is closed: it does not read, and its
+/// heartbeats would not be believed either.
+const WAITING_MAX: usize = 8_192;
+
+/// Codes of closed connections that have no meaning in the transport begin here.
+pub(super) const CLOSED: u32 = 16;
+
+enum Outgoing {
+    Message(Bytes),
+    Close(String),
+}
+
+/// The sending side of a worker's connection.
+pub(super) struct NetworkLink {
+    queue: mpsc::Sender<Outgoing>,
+    sender: ControlSender,
+}
+
+impl NetworkLink {
+    /// Must be called within a runtime.
+    pub(super) fn new(sender: ControlSender) -> NetworkLink {
+        let (queue, messages) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(send(sender.clone(), messages));
+        NetworkLink { queue, sender }
+    }
+
+    fn put(&self, outgoing: Outgoing) {
+        if self.queue.try_send(outgoing).is_err() {
+            self.sender.close(CLOSED, "too many messages wait for this worker, which does not read them");
+        }
+    }
+}
+
+impl WorkerLink for NetworkLink {
+    fn tell(&self, command: Command) {
+        self.put(Outgoing::Message(weir_protocol::encode(&command, &[]).into()));
+    }
+
+    fn close(&self, reason: &str) {
+        self.put(Outgoing::Close(reason.to_owned()));
+    }
+}
+
+async fn send(sender: ControlSender, mut messages: mpsc::Receiver<Outgoing>) {
+    while let Some(outgoing) = messages.recv().await {
+        let closed = match outgoing {
+            Outgoing::Message(message) => sender.send(message).await.err().map(|error| error.to_string()),
+            Outgoing::Close(reason) => Some(reason),
+        };
+        if let Some(reason) = closed {
+            sender.close(CLOSED, &reason);
+            return;
+        }
+    }
+}
