@@ -348,14 +348,10 @@ impl Aligner {
         if !barrier.unaligned {
             return false;
         }
-        match self.pending {
-            Some(pending) if pending.barrier.checkpoint == barrier.checkpoint => {
-                if pending.phase == Phase::Capturing {
-                    return false;
-                }
-            }
-            Some(_) => self.subsume(barrier.checkpoint, actions),
-            None => {}
+        if self.pending() != Some(barrier.checkpoint) {
+            self.subsume(barrier.checkpoint, actions);
+        } else if self.phase() == Some(Phase::Capturing) {
+            return false;
         }
         self.overtake(barrier, actions);
         true

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use weir_channel::Frame;
 use weir_connectors::Sink;
@@ -297,6 +298,11 @@ impl Chain {
     /// Sends what routers have gathered.
     pub(crate) fn flush(&mut self) {
         self.routers.iter_mut().for_each(Router::flush);
+    }
+
+    /// Sends what routers have gathered and held for long enough.
+    pub(crate) fn flush_if_due(&mut self, now: Duration) {
+        self.routers.iter_mut().for_each(|router| router.flush_if_due(now));
     }
 
     /// Tries to send what found no room. Returns whether all is sent.

@@ -176,11 +176,6 @@ impl Gate {
     pub fn queued_bytes(&self) -> usize {
         self.shared.lock().channels.iter().map(Channel::bytes).sum()
     }
-
-    /// Bytes of rows that may wait in a channel at present.
-    pub fn bytes_max(&self, channel: usize) -> usize {
-        self.shared.lock().channels[channel].bytes_max()
-    }
 }
 
 #[cfg(test)]

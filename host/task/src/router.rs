@@ -3,6 +3,7 @@
 //! Rows are gathered until a frame is full; `flush` sends what there is. Nothing waits here across a barrier.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_channel::Frame;
 use weir_model::{Barrier, Batch, Partitioner, limits};
@@ -28,7 +29,13 @@ pub struct Router {
     division: Division,
     senders: Vec<Sender>,
     pending: Batch,
+    /// Since when, at least, there are rows in `pending`.
+    pending_since: Option<Duration>,
 }
+
+/// Time after which rows that were gathered are sent although the frame is not full, so that a task that always has work does
+/// not hold rows back that others wait for, or that a checkpoint would have to store.
+const GATHER_TARGET: Duration = Duration::from_millis(10);
 
 /// Rows that are worth a frame of their own.
 const DIRECT_ROWS_MIN: usize = limits::FRAME_ROWS_MAX / 4;
@@ -57,7 +64,7 @@ impl Router {
     }
 
     fn new(division: Division, senders: Vec<Sender>) -> Router {
-        Router { division, senders, pending: Batch::default() }
+        Router { division, senders, pending: Batch::default(), pending_since: None }
     }
 
     /// Takes rows. May take the columns themselves and leave `rows` empty; the caller clears it either way.
@@ -78,12 +85,25 @@ impl Router {
 
     /// Sends the rows that were gathered.
     pub fn flush(&mut self) {
+        self.pending_since = None;
         if !self.pending.is_empty() {
             let mut rows = std::mem::take(&mut self.pending);
             self.send(&mut rows);
             rows.clear();
             // A hash exchange copies out of the columns, so their room can be used again.
             self.pending = rows;
+        }
+    }
+
+    /// Sends the rows that were gathered if they have waited long enough. To be called after each round of work, with the time
+    /// since any fixed start.
+    pub fn flush_if_due(&mut self, now: Duration) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let since = *self.pending_since.get_or_insert(now);
+        if now.saturating_sub(since) >= GATHER_TARGET {
+            self.flush();
         }
     }
 
@@ -179,6 +199,23 @@ mod tests {
         assert_eq!(received(&mut gates), [[0i64; 0]]);
         router.flush();
         assert_eq!(received(&mut gates), [[0, 1, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn rows_that_have_waited_are_sent_though_the_frame_is_not_full() {
+        let (mut gates, senders) = gates(1);
+        let mut router = Router::rebalance(senders, 0);
+        let at = |ms| Duration::from_millis(ms);
+        router.push(&mut batch(0..3));
+        router.flush_if_due(at(100));
+        router.push(&mut batch(3..5));
+        router.flush_if_due(at(109));
+        assert_eq!(received(&mut gates), [[0i64; 0]], "the oldest is 9 ms old");
+        router.flush_if_due(at(110));
+        assert_eq!(received(&mut gates), [[0, 1, 2, 3, 4]]);
+        router.push(&mut batch(5..6));
+        router.flush_if_due(at(119));
+        assert_eq!(received(&mut gates), [[0i64; 0]], "time counts anew");
     }
 
     #[test]

@@ -23,6 +23,10 @@ const WATERMARK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time one round of reading and working off should take, so that a barrier never waits long at a source.
 const ROUND_TARGET: Duration = Duration::from_millis(10);
 
+/// The same with the time until there is room downstream for what was read. Rows that wait there are rows that a barrier has
+/// to overtake, so a source whose rows are taken slowly reads few at a time.
+const WHOLE_ROUND_TARGET: Duration = Duration::from_millis(20);
+
 /// A source subtask.
 pub(crate) struct SourceHead {
     uid: OperatorUid,
@@ -33,10 +37,22 @@ pub(crate) struct SourceHead {
     stats: Arc<VertexStats>,
     rows: Batch,
     rows_max: usize,
+    round: Option<Round>,
+    /// Nanoseconds a row takes until the next read, from which the rows of a read follow.
+    row_ns: f64,
     sent: Timestamp,
     sent_at: Option<Duration>,
     idle: bool,
     clock: Arc<dyn Clock>,
+}
+
+/// A round that is over as far as the source is concerned.
+#[derive(Clone, Copy)]
+struct Round {
+    started: Duration,
+    rows: usize,
+    /// Time for reading and working off alone.
+    took: Duration,
 }
 
 /// What a round of reading gave.
@@ -65,6 +81,8 @@ impl SourceHead {
             stats,
             rows: Batch::default(),
             rows_max: 256,
+            round: None,
+            row_ns: 1.0,
             sent: WATERMARK_START,
             sent_at: None,
             idle: false,
@@ -97,6 +115,7 @@ impl SourceHead {
     /// Reads once and works off what was read.
     pub(crate) fn read(&mut self, chain: &mut Chain) -> Result<Read, TaskError> {
         let started = self.clock.now();
+        self.adapt(started);
         self.rows.clear();
         let polled = self
             .source
@@ -120,12 +139,16 @@ impl SourceHead {
         if self.sent_at.is_none_or(|at| now - at >= WATERMARK_INTERVAL) {
             self.send_watermark(chain, now)?;
         }
-        self.adapt(count, self.clock.now().saturating_sub(started));
+        self.round = Some(Round { started, rows: count, took: self.clock.now().saturating_sub(started) });
         match polled {
             Polled::Rows => Ok(Read::Rows),
             // Rows and an end may come together: the end is said by the next read.
             Polled::Ended => Ok(Read::Rows),
-            Polled::Idle { retry_in } => Ok(Read::Nothing { retry_in }),
+            Polled::Idle { retry_in } => {
+                // What passes until the next read is not spent waiting for room.
+                self.round = None;
+                Ok(Read::Nothing { retry_in })
+            }
         }
     }
 
@@ -152,9 +175,15 @@ impl SourceHead {
         Ok(())
     }
 
-    /// Rows a read asks for follow from how long they take, so that slow operators in the chain keep rounds short.
-    fn adapt(&mut self, rows: usize, took: Duration) {
-        let possible = rows as f64 * ROUND_TARGET.as_secs_f64() / took.as_secs_f64().max(1e-9);
+    /// Rows a read asks for follow from how long the rows before took, so that neither slow operators in the chain nor slow
+    /// tasks behind it make rounds long.
+    fn adapt(&mut self, now: Duration) {
+        let Some(Round { started, rows, took }) = self.round.take() else { return };
+        let whole_ns = now.saturating_sub(started).as_nanos() as f64 / rows as f64;
+        // A thread that was put aside for once says little; one that waits for room again and again does.
+        self.row_ns += (whole_ns.max(1.0) - self.row_ns) / 4.0;
+        let alone = rows as f64 * ROUND_TARGET.as_secs_f64() / took.as_secs_f64().max(1e-9);
+        let possible = alone.min(WHOLE_ROUND_TARGET.as_nanos() as f64 / self.row_ns);
         let next = possible.clamp(1.0, (self.rows_max * 2) as f64) as usize;
         self.rows_max = next.clamp(1, limits::FRAME_ROWS_MAX / 2);
     }

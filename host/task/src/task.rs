@@ -154,7 +154,9 @@ impl Task {
                 Turn::Go
             }
         };
-        self.stats.add_busy(self.clock.now().saturating_sub(started));
+        let now = self.clock.now();
+        self.chain.flush_if_due(now);
+        self.stats.add_busy(now.saturating_sub(started));
         Ok(turn)
     }
 

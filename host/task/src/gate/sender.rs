@@ -85,6 +85,11 @@ impl Announcer {
         Announcer { gate }
     }
 
+    /// Bytes of rows that may wait in a channel at present; they follow how fast the channel is read.
+    pub fn bytes_max(&self, channel: usize) -> usize {
+        self.gate.lock().channels.get(channel).map_or(0, |of| of.bytes_max())
+    }
+
     /// An unaligned barrier is on its way through this channel. The task acts on it at once, and until the marker is pushed the
     /// channel takes everything, whatever its bound. Without effect where the marker or a newer one was pushed already, and
     /// where the gate has no such channel.

@@ -5,4 +5,5 @@ mod barriers;
 mod flow;
 mod rejections;
 mod support;
+mod unaligned;
 mod watermarks;
