@@ -26,7 +26,7 @@ pub struct Control {
 #[derive(Clone, Debug)]
 pub struct ControlSender {
     link: Arc<Link>,
-    queue: mpsc::Sender<(Bytes, OwnedSemaphorePermit)>,
+    queue: mpsc::Sender<(Entry, OwnedSemaphorePermit)>,
     room: Arc<Semaphore>,
 }
 
@@ -41,6 +41,14 @@ pub struct ControlReceiver {
     /// The message that is arriving, and its length.
     message: BytesMut,
     len: Option<usize>,
+}
+
+/// What waits for being sent.
+#[derive(Debug)]
+enum Entry {
+    Message(Bytes),
+    #[cfg(test)]
+    Raw(Bytes),
 }
 
 /// Why a message was not queued.
@@ -102,7 +110,7 @@ impl ControlSender {
     pub async fn send(&self, message: Bytes) -> Result<(), TransportError> {
         let len = self.check(&message)?;
         let room = self.room.clone().acquire_many_owned(len).await.map_err(|_| self.link.closed_now())?;
-        self.queue.send((message, room)).await.map_err(|_| self.link.closed_now())
+        self.queue.send((Entry::Message(message), room)).await.map_err(|_| self.link.closed_now())
     }
 
     /// Queues a message if there is room.
@@ -112,10 +120,21 @@ impl ControlSender {
             // Room is never given back when nothing is sent any more.
             return Err(if self.queue.is_closed() { TrySend::Failed(self.link.closed_now()) } else { TrySend::Full(message) });
         };
-        self.queue.try_send((message, room)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full((message, _)) => TrySend::Full(message),
-            mpsc::error::TrySendError::Closed(_) => TrySend::Failed(self.link.closed_now()),
-        })
+        match self.queue.try_reserve() {
+            Ok(place) => {
+                place.send((Entry::Message(message), room));
+                Ok(())
+            }
+            Err(mpsc::error::TrySendError::Full(())) => Err(TrySend::Full(message)),
+            Err(mpsc::error::TrySendError::Closed(())) => Err(TrySend::Failed(self.link.closed_now())),
+        }
+    }
+
+    /// Bytes instead of a message, as a broken peer may send them: they become the length and the start of the next one.
+    #[cfg(test)]
+    pub(crate) async fn send_unchecked(&self, bytes: Bytes) {
+        let room = self.room.clone().acquire_many_owned(0).await.unwrap();
+        self.queue.send((Entry::Raw(bytes), room)).await.unwrap();
     }
 
     fn check(&self, message: &Bytes) -> Result<u32, TransportError> {
@@ -146,10 +165,14 @@ impl ControlSender {
 }
 
 /// Sends what is queued until nobody can queue any more. Dropping the queue tells those who wait for room.
-async fn write(mut stream: SendStream, mut messages: mpsc::Receiver<(Bytes, OwnedSemaphorePermit)>) {
-    while let Some((message, _room)) = messages.recv().await {
-        let prefix = Bytes::copy_from_slice(&(message.len() as u32).to_le_bytes());
-        if stream.write_all_chunks(&mut [prefix, message]).await.is_err() {
+async fn write(mut stream: SendStream, mut messages: mpsc::Receiver<(Entry, OwnedSemaphorePermit)>) {
+    while let Some((entry, _room)) = messages.recv().await {
+        let mut chunks = match entry {
+            Entry::Message(message) => [Bytes::copy_from_slice(&(message.len() as u32).to_le_bytes()), message],
+            #[cfg(test)]
+            Entry::Raw(bytes) => [bytes, Bytes::new()],
+        };
+        if stream.write_all_chunks(&mut chunks).await.is_err() {
             return;
         }
     }

@@ -71,6 +71,20 @@ impl Identity {
         &self.node
     }
 
+    /// The same process once more, for tests that change parts of it.
+    #[cfg(test)]
+    pub(crate) fn duplicate(&self) -> Identity {
+        Identity {
+            cluster: self.cluster.clone(),
+            node: self.node.clone(),
+            incarnation: self.incarnation,
+            chain: self.chain.clone(),
+            key: self.key.clone_key(),
+            roots: self.roots.clone(),
+            reset_key: self.reset_key.clone(),
+        }
+    }
+
     /// This run of it.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation

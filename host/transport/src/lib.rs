@@ -24,6 +24,8 @@ pub mod pki;
 mod quic;
 mod settings;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 pub use control::{Control, ControlReceiver, ControlSender, TrySend};
 pub use data::{ChannelHeader, ChannelReader, ChannelWriter, Data};

@@ -77,6 +77,12 @@ impl Data {
         self.link.metrics()
     }
 
+    /// For tests that do what this crate does not.
+    #[cfg(test)]
+    pub(crate) fn connection(&self) -> &quinn::Connection {
+        &self.link.connection
+    }
+
     /// Resolves when the connection is closed, with why.
     pub async fn closed(&self) -> TransportError {
         self.link.closed().await

@@ -1,0 +1,13 @@
+//! Whole endpoints against each other.
+
+mod certificates;
+mod corpus;
+mod flow;
+mod garbage;
+mod knock;
+mod liveness;
+mod net;
+mod refusals;
+mod restart;
+mod rig;
+mod simulated;
