@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use weir_model::{Attempt, Barrier, BarrierKind, CheckpointId, TaskId};
 
 use super::Seen;
+use super::channel::{Channel, Frame};
 use super::graph::Graph;
 use super::random::Random;
 use super::store::{State, Store};
@@ -14,13 +15,6 @@ use crate::coordinator::{AbortReason, Action, CompletionKind, Config, Coordinato
 /// Far beyond what any run needs.
 const STEPS_MAX: usize = 200_000;
 
-#[derive(Clone, Copy, Debug)]
-enum Frame {
-    Row(u64),
-    Marker(Barrier),
-    End,
-}
-
 /// Something that can happen next.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -28,6 +22,14 @@ enum Step {
     Source(usize),
     /// A task reads a frame from one of its inputs.
     Read(usize),
+    /// A task processes a row that a restore has brought back.
+    Restored(usize),
+    /// A frame comes from the wire into its channel.
+    Carry(usize),
+    /// An announcement comes to its channel.
+    Announce(usize),
+    /// A task hears what has come into its channels.
+    Arrival(usize),
     /// A task hears the coordinator.
     Control(usize),
     /// The coordinator hears a task, or (the number of tasks) what an older attempt's tasks said.
@@ -44,6 +46,11 @@ struct Task {
     aligner: Aligner,
     state: State,
     blocked: BTreeSet<usize>,
+    /// In-flight rows of a restore, with their input.
+    restored: VecDeque<(usize, u64)>,
+    arrivals: VecDeque<align::Event>,
+    /// An unaligned snapshot whose rows are still coming.
+    capturing: Option<(CheckpointId, State)>,
     /// A stop barrier has passed.
     stopped: bool,
     finished: bool,
@@ -75,7 +82,7 @@ pub(super) struct Execution<'a> {
     now_ms: u64,
     coordinator: Coordinator,
     tasks: Vec<Task>,
-    channels: Vec<VecDeque<Frame>>,
+    channels: Vec<Channel>,
     to_task: Vec<VecDeque<align::Event>>,
     to_coordinator: Vec<VecDeque<Event>>,
     persisting: Vec<(usize, CheckpointId, State)>,
@@ -83,7 +90,7 @@ pub(super) struct Execution<'a> {
     /// Acknowledgements that the coordinator has heard: the files that a discard knows of.
     acknowledged: BTreeSet<(CheckpointId, usize)>,
     /// How likely each kind of step is in this attempt.
-    weights: [u64; 7],
+    weights: [u64; 11],
     outcome: Option<Outcome>,
 }
 
@@ -103,16 +110,29 @@ impl<'a> Execution<'a> {
             timeout_ms: 30 + random.below(600),
             tolerable_failures: if random.percent(30) { 1_000 } else { random.below(4) as u32 },
             max_concurrent: 1 + random.below(3) as u32,
-            unaligned_after_ms: None,
+            unaligned_after_ms: match start.mode {
+                Mode::AtLeastOnce => None,
+                Mode::ExactlyOnce => [None, Some(0), Some(random.below(40))][random.below(3) as usize],
+            },
         };
         let restored = store.newest();
         let task = |task: usize| {
             let inputs = graph.inputs[task].len();
             let before = restored.as_ref().map(|states| states[task].clone()).unwrap_or_default();
+            let restored = before.in_flight().collect();
             // Channels are new in each attempt, and so are the counts of what went through them.
-            let state = State { received: vec![0; inputs], sent: Default::default(), ..before };
+            let state = State { received: vec![0; inputs], sent: Default::default(), captured: vec![], left: vec![], ..before };
             let aligner = Aligner::new(start.attempt, inputs, start.mode);
-            Task { aligner, state, blocked: BTreeSet::new(), stopped: false, finished: false }
+            Task {
+                aligner,
+                state,
+                blocked: BTreeSet::new(),
+                restored,
+                arrivals: VecDeque::new(),
+                capturing: None,
+                stopped: false,
+                finished: false,
+            }
         };
         let mut to_coordinator = vec![VecDeque::new(); count];
         to_coordinator.push(start.leftovers);
@@ -123,7 +143,7 @@ impl<'a> Execution<'a> {
             now_ms: 0,
             coordinator: Coordinator::new(config, start.attempt, count, store.next_id(), 0),
             tasks: (0..count).map(task).collect(),
-            channels: vec![VecDeque::new(); graph.edges.len()],
+            channels: graph.edges.iter().map(|edge| Channel::new(edge.input, random.percent(50))).collect(),
             to_task: vec![VecDeque::new(); count],
             to_coordinator,
             persisting: vec![],
@@ -171,10 +191,23 @@ impl<'a> Execution<'a> {
             if is_source && !task.stopped && !task.finished {
                 possible.push((self.weights[0], Step::Source(index)));
             }
+            if !task.restored.is_empty() {
+                possible.push((self.weights[7], Step::Restored(index)));
+            }
             for (input, edge) in self.graph.inputs[index].iter().enumerate() {
-                if !task.blocked.contains(&input) && !self.channels[*edge].is_empty() {
+                let channel = &self.channels[*edge];
+                if task.restored.is_empty() && !task.blocked.contains(&input) && !channel.queue.is_empty() {
                     possible.push((self.weights[1], Step::Read(*edge)));
                 }
+                if !channel.wire.is_empty() {
+                    possible.push((self.weights[8], Step::Carry(*edge)));
+                }
+                if !channel.announcements.is_empty() {
+                    possible.push((self.weights[9], Step::Announce(*edge)));
+                }
+            }
+            if !task.arrivals.is_empty() {
+                possible.push((self.weights[10], Step::Arrival(index)));
             }
         }
         let told = (0..self.to_task.len()).filter(|index| !self.to_task[*index].is_empty());
@@ -200,6 +233,26 @@ impl<'a> Execution<'a> {
         match step {
             Step::Source(task) => self.make_row(task),
             Step::Read(edge) => self.read(edge),
+            Step::Restored(task) => {
+                if let Some((_, row)) = self.tasks[task].restored.pop_front() {
+                    self.seen.restored_rows += 1;
+                    self.process(task, row);
+                }
+            }
+            Step::Carry(edge) => {
+                let arrival = self.channels[edge].carry();
+                self.tasks[self.graph.edges[edge].to].arrivals.extend(arrival);
+            }
+            Step::Announce(edge) => {
+                let announced = self.channels[edge].hear();
+                self.seen.announced += usize::from(announced.is_some());
+                self.tasks[self.graph.edges[edge].to].arrivals.extend(announced);
+            }
+            Step::Arrival(task) => {
+                if let Some(event) = self.tasks[task].arrivals.pop_front() {
+                    self.align(task, event);
+                }
+            }
             Step::Control(task) => {
                 if let Some(event) = self.to_task[task].pop_front() {
                     self.align(task, event);
@@ -252,17 +305,28 @@ impl<'a> Execution<'a> {
     }
 
     fn process(&mut self, task: usize, row: u64) {
-        let state = &mut self.tasks[task].state;
-        *state.rows.entry(row).or_default() += 1;
+        *self.tasks[task].state.rows.entry(row).or_default() += 1;
         for (edge, row) in self.graph.route(task, row) {
-            *state.sent.entry(edge).or_default() += 1;
-            self.channels[edge].push_back(Frame::Row(row));
+            *self.tasks[task].state.sent.entry(edge).or_default() += 1;
+            self.send(edge, Frame::Row(row));
         }
+    }
+
+    fn send(&mut self, edge: usize, frame: Frame) {
+        let arrival = self.channels[edge].send(frame);
+        self.tasks[self.graph.edges[edge].to].arrivals.extend(arrival);
     }
 
     fn read(&mut self, edge: usize) {
         let (task, channel) = (self.graph.edges[edge].to, self.graph.edges[edge].input);
-        match self.channels[edge].pop_front() {
+        let frame = self.channels[edge].queue.pop_front();
+        // What is read need not be told any more.
+        self.tasks[task].arrivals.retain(|arrival| match (arrival, frame) {
+            (align::Event::Arrived { channel: of, barrier }, Some(Frame::Marker(read))) => *of != channel || *barrier != read,
+            (align::Event::EndArrived { channel: of }, Some(Frame::End)) => *of != channel,
+            _ => true,
+        });
+        match frame {
             Some(Frame::Row(row)) => {
                 self.tasks[task].state.received[channel] += 1;
                 self.process(task, row);
@@ -281,7 +345,7 @@ impl<'a> Execution<'a> {
     fn finish(&mut self, task: usize) {
         self.tasks[task].finished = true;
         for edge in &self.graph.outputs[task] {
-            self.channels[*edge].push_back(Frame::End);
+            self.send(*edge, Frame::End);
         }
         self.to_coordinator[task].push_back(Event::TaskFinished { task: TaskId(task as u32), attempt: self.attempt });
     }
@@ -294,16 +358,22 @@ impl<'a> Execution<'a> {
                 align::Action::Block(channel) => assert!(self.tasks[task].blocked.insert(channel)),
                 align::Action::Unblock(channel) => assert!(self.tasks[task].blocked.remove(&channel)),
                 align::Action::Snapshot(barrier) => self.snapshot(task, barrier),
+                align::Action::Capture { channel, barrier } => {
+                    assert!(self.tasks[task].capturing.as_ref().is_some_and(|(id, _)| *id == barrier.checkpoint));
+                    self.channels[self.graph.inputs[task][channel]].capture(barrier);
+                }
+                align::Action::CaptureDone(checkpoint) => self.capture_done(task, checkpoint),
+                align::Action::Announce(barrier) => {
+                    self.graph.outputs[task].iter().for_each(|edge| self.channels[*edge].announce(barrier));
+                }
                 align::Action::Decline { checkpoint, reason } => {
+                    self.give_up(task, checkpoint);
                     assert!(matches!(reason, DeclineReason::Subsumed { by } if by > checkpoint));
                     self.seen.declined += 1;
                     let declined = Event::Declined { task: TaskId(task as u32), attempt: self.attempt, checkpoint, reason };
                     self.to_coordinator[task].push_back(declined);
                 }
-                align::Action::Aborted(_) => {}
-                align::Action::Capture { .. } | align::Action::CaptureDone(_) | align::Action::Announce(_) => {
-                    unreachable!("no checkpoint is unaligned")
-                }
+                align::Action::Aborted(checkpoint) => self.give_up(task, checkpoint),
             }
         }
     }
@@ -311,11 +381,41 @@ impl<'a> Execution<'a> {
     fn snapshot(&mut self, task: usize, barrier: Barrier) {
         if !self.tasks[task].finished {
             for edge in &self.graph.outputs[task] {
-                self.channels[*edge].push_back(Frame::Marker(barrier));
+                self.send(*edge, Frame::Marker(barrier));
+                if barrier.unaligned {
+                    self.channels[*edge].announce(barrier);
+                }
             }
         }
-        self.tasks[task].stopped |= barrier.kind == BarrierKind::Stop;
-        self.persisting.push((task, barrier.checkpoint, self.tasks[task].state.clone()));
+        let of = &mut self.tasks[task];
+        of.stopped |= barrier.kind == BarrierKind::Stop;
+        let left: Vec<(usize, u64)> = of.restored.iter().copied().collect();
+        self.seen.captured_again += left.len();
+        let state = State { captured: vec![vec![]; self.graph.inputs[task].len()], left, ..of.state.clone() };
+        assert!(of.capturing.is_none(), "an unaligned snapshot was not given up");
+        if barrier.unaligned {
+            of.capturing = Some((barrier.checkpoint, state));
+        } else {
+            assert!(state.left.is_empty(), "an aligned barrier overtook rows of a restore");
+            self.persisting.push((task, barrier.checkpoint, state));
+        }
+    }
+
+    fn capture_done(&mut self, task: usize, checkpoint: CheckpointId) {
+        let (id, mut state) = self.tasks[task].capturing.take().expect("an unaligned snapshot was taken");
+        assert_eq!(id, checkpoint);
+        for (input, edge) in self.graph.inputs[task].iter().enumerate() {
+            assert!(!self.channels[*edge].is_armed(), "rows of checkpoint {checkpoint} may still come");
+            state.captured[input] = self.channels[*edge].take_captured();
+            self.seen.captured_rows += state.captured[input].len();
+        }
+        self.persisting.push((task, checkpoint, state));
+    }
+
+    fn give_up(&mut self, task: usize, checkpoint: CheckpointId) {
+        if self.tasks[task].capturing.take_if(|(id, _)| *id == checkpoint).is_some() {
+            self.graph.inputs[task].iter().for_each(|edge| drop(self.channels[*edge].take_captured()));
+        }
     }
 
     fn persist(&mut self, index: usize) {
@@ -348,11 +448,13 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// What was sent before the sender's snapshot was received before the receiver's, and in exactly-once mode nothing else was.
+    /// What was sent before the sender's snapshot was received before the receiver's or captured, and in exactly-once mode nothing
+    /// else was.
     fn check_cut(&self, checkpoint: CheckpointId) {
         for (index, edge) in self.graph.edges.iter().enumerate() {
             let sent = self.store.state(checkpoint, edge.from).sent.get(&index).copied().unwrap_or(0);
-            let received = self.store.state(checkpoint, edge.to).received[edge.input];
+            let of = self.store.state(checkpoint, edge.to);
+            let received = of.received[edge.input] + of.captured[edge.input].len() as u64;
             match self.mode {
                 Mode::ExactlyOnce => assert_eq!(sent, received, "checkpoint {checkpoint}, {edge:?}"),
                 Mode::AtLeastOnce => assert!(sent <= received, "checkpoint {checkpoint}, {edge:?}"),
@@ -376,6 +478,7 @@ impl<'a> Execution<'a> {
                 self.to_task.iter_mut().for_each(|queue| queue.push_back(align::Event::Trigger(barrier)));
             }
             Action::Unalign(checkpoint) => {
+                self.seen.switched += 1;
                 self.to_task.iter_mut().for_each(|queue| queue.push_back(align::Event::Unalign(checkpoint)));
             }
             Action::Abort { checkpoint, reason } => {
@@ -394,6 +497,8 @@ impl<'a> Execution<'a> {
             }
             Action::Complete { checkpoint, .. } => {
                 self.seen.completed += 1;
+                self.seen.unaligned +=
+                    usize::from(self.coordinator.last_completed().is_some_and(|completed| completed.unaligned));
                 assert!(self.store.is_complete(checkpoint));
             }
             Action::Discard(checkpoint) => {

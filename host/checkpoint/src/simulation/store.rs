@@ -14,6 +14,17 @@ pub(super) struct State {
     /// Rows received on each input and sent on each output, in this attempt.
     pub(super) received: Vec<u64>,
     pub(super) sent: BTreeMap<usize, u64>,
+    /// Rows in flight on each input, and those of the last restore that were not worked off, with their input.
+    pub(super) captured: Vec<Vec<u64>>,
+    pub(super) left: Vec<(usize, u64)>,
+}
+
+impl State {
+    /// What is processed before anything new after a restore.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = (usize, u64)> {
+        let captured = self.captured.iter().enumerate();
+        self.left.iter().copied().chain(captured.flat_map(|(input, rows)| rows.iter().map(move |row| (input, *row))))
+    }
 }
 
 /// Files and manifests of one job.
