@@ -7,7 +7,7 @@ use weir_model::{Attempt, CheckpointId};
 use crate::{Progress, Shortage};
 
 /// Something that people want to see.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Notice {
     /// There are not enough slots; the job waits for them.
     Waiting(Shortage),

@@ -3,10 +3,14 @@
 //! It decides nothing about a job. What it is told and what it says is `weir_protocol`; each execution of a job has a thread
 //! that carries commands out, one after the other (`execution/`).
 
+pub mod agent;
 mod execution;
 mod network;
 mod options;
 mod worker;
+
+#[cfg(test)]
+mod tests;
 
 pub use execution::{ConnectorLine, check_connectors, describe_connectors};
 pub use network::{Inbound, Network, OnLost, Outbound, PeerLost, RoomWake};

@@ -146,8 +146,8 @@ impl Master {
     }
 
     /// Goes on with an execution whose tasks all run.
-    pub(super) fn take_over(&mut self, adopted: Adopted, storage: &JobStorage, history: &mut History) -> Ended {
-        let Adopted { begun: Begun { prepare, templates }, .. } = &adopted;
+    pub(super) fn take_over(&mut self, adopted: &Adopted, storage: &JobStorage, history: &mut History) -> Ended {
+        let Adopted { begun: Begun { prepare, templates }, .. } = adopted;
         let job = match prepare.spec.load() {
             Ok(job) => job.with_edges_apart(&prepare.edges_apart),
             Err(problems) => return Ended::Refused(JobError::JobFile(problems)),
@@ -172,7 +172,7 @@ impl Master {
         };
         self.notice(&deployed.job, &Notice::TakenOver { attempt: deployed.id.attempt });
         let mut driver = Driver::new(deployed, keeper, storage.clone());
-        driver.adopt(&adopted, &*self.surroundings);
+        driver.adopt(adopted, &*self.surroundings);
         self.drive(driver, history)
     }
 

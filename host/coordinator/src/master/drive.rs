@@ -284,8 +284,8 @@ impl Master {
     fn written(&mut self, driver: &mut Driver, written: Written) -> Option<Ended> {
         match written {
             // Of an execution that is over.
-            Written::Written(manifest) if manifest.attempt != driver.deployed.id.attempt => None,
-            Written::Written(manifest) => {
+            Written::Durable(manifest) if manifest.attempt != driver.deployed.id.attempt => None,
+            Written::Durable(manifest) => {
                 let checkpoint = manifest.id();
                 self.complete(driver, &manifest);
                 let ended = self.tell(driver, Event::ManifestWritten(checkpoint));

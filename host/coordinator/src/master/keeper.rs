@@ -11,7 +11,7 @@ use crate::surroundings::{Kept, Told};
 
 /// A store that is down is asked again this often, before the checkpoint counts as failed.
 const ATTEMPTS_MAX: u32 = 4;
-const RETRY_DELAY: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 enum Item {
     Manifest(Box<Manifest>),
@@ -89,7 +89,7 @@ impl Keeper {
 #[derive(Debug)]
 pub(crate) enum Written {
     /// It is durable.
-    Written(Box<Manifest>),
+    Durable(Box<Manifest>),
     /// It is not, or nobody knows.
     Failed { checkpoint: CheckpointId, reason: String },
     /// A newer attempt of the job runs elsewhere: this one must end.
@@ -98,7 +98,7 @@ pub(crate) enum Written {
 
 fn write(storage: &JobStorage, manifest: Manifest) -> Written {
     match again(|| storage.put_manifest(&manifest)) {
-        Ok(()) => Written::Written(Box::new(manifest)),
+        Ok(()) => Written::Durable(Box::new(manifest)),
         Err(error) if error.kind() == ErrorKind::Fenced => Written::Fenced { reason: error.to_string() },
         Err(error) => Written::Failed { checkpoint: manifest.id(), reason: error.to_string() },
     }

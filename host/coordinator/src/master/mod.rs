@@ -141,7 +141,7 @@ impl Master {
         }
         loop {
             let ended = match adopted.take() {
-                Some(adopted) => self.take_over(adopted, storage, &mut history),
+                Some(adopted) => self.take_over(&adopted, storage, &mut history),
                 None => self.execute(storage, &mut history).unwrap_or_else(|ended| ended),
             };
             let begun = history.last.is_some() || self.settings.patient;

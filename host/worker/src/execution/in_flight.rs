@@ -105,16 +105,15 @@ mod tests {
         for (before, after) in CHANGES {
             for old in 0..before {
                 let then = place(old, before);
-                let taken = |group: u16| {
-                    let share = |new| share(&edge(Exchange::Hash), true, &state(None), then, place(new, after));
-                    (0..after).filter(|new| match share(*new) {
-                        Share::None => false,
-                        Share::All(_) => true,
-                        Share::Groups(groups) => groups.contains(group),
-                    })
+                let takes = |new: u32, group: u16| match share(&edge(Exchange::Hash), true, &state(None), then, place(new, after))
+                {
+                    Share::None => false,
+                    Share::All(_) => true,
+                    Share::Groups(groups) => groups.contains(group),
                 };
                 for group in then.groups().start..then.groups().end {
-                    assert_eq!(taken(group).count(), 1, "{before} -> {after}, group {group}");
+                    let takers = (0..after).filter(|new| takes(*new, group)).count();
+                    assert_eq!(takers, 1, "{before} -> {after}, group {group}");
                 }
             }
         }
@@ -133,7 +132,7 @@ mod tests {
                     for new in 0..after {
                         match share(&edge(Exchange::Broadcast), true, &state, then, place(new, after)) {
                             Share::All(Some(groups)) => {
-                                (groups.start..groups.end).for_each(|group| reached[usize::from(group)] += 1)
+                                (groups.start..groups.end).for_each(|group| reached[usize::from(group)] += 1);
                             }
                             Share::None => {}
                             other => panic!("{other:?}"),

@@ -1,8 +1,9 @@
 //! How jobs end: finished, stopped, and what the same command does afterwards.
 
+use weir_coordinator::{JobError, Notice, Outcome};
+
 use super::store::{EIO, Fault};
 use super::world::{JOB, NUMBERS, World};
-use crate::{JobError, Notice, Outcome};
 
 #[test]
 fn a_job_counts_every_number_once_and_is_not_run_again() {

@@ -4,7 +4,6 @@
 
 mod ends;
 mod failures;
-mod persister;
 mod refusals;
-mod store;
+pub(crate) mod store;
 mod world;

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
+use weir_coordinator::{JobError, Outcome};
+
 use super::world::{JOB, World};
-use crate::{JobError, Outcome};
 
 fn refusal(world: &World, job: &str) -> String {
     match world.run(job, |_, _| {}) {
@@ -61,8 +62,7 @@ fn s57_state_of_a_removed_operator_is_refused_without_the_flag_and_dropped_with_
     let refused = refusal(&world, &renamed);
     assert!(refused.contains("it has state of `count`, which the job file no longer names"), "{refused}");
     assert!(refused.contains("--allow-dropped-state"), "{refused}");
-    let allowed = world.prepare(&renamed, |options| options.allow_dropped_state = true);
-    let outcome = world.run_prepared(allowed, |_, _| {}).unwrap();
+    let outcome = world.run_as(&renamed, |start| start.allow_dropped_state = true, |_, _| {}).unwrap();
     assert!(matches!(outcome, Outcome::Finished(_)), "{outcome:?}");
     let rows = world.output.rows();
     let counted: u64 = rows.iter().filter(|value| value.len() == 20).map(|value| value.parse::<u64>().unwrap()).sum();
@@ -90,8 +90,7 @@ fn an_id_that_changes_its_kind_does_not_lose_its_state_silently() {
 fn state_of_another_job_file_is_refused() {
     let world = World::new();
     world.stop_half_way(JOB);
-    let other = world.prepare(JOB, |options| options.origin = "other.toml".to_owned());
-    let refused = world.run_prepared(other, |_, _| {}).unwrap_err().to_string();
+    let refused = world.run_as(JOB, |start| start.file = "other.toml".to_owned(), |_, _| {}).unwrap_err().to_string();
     assert!(refused.contains("its state belongs to job.toml"), "{refused}");
 }
 
@@ -100,8 +99,8 @@ fn a_fresh_start_forgets_everything() {
     let world = World::new();
     world.output.allow_retract();
     world.stop_half_way(JOB);
-    let fresh = world.prepare(&JOB.replace("path = \"count\"", "path = \"count2\""), |options| options.fresh = true);
-    world.run_prepared(fresh, |_, _| {}).unwrap();
+    let changed = JOB.replace("path = \"count\"", "path = \"count2\"");
+    world.run_as(&changed, |start| start.fresh = true, |_, _| {}).unwrap();
     world.assert_exact();
     assert_eq!(json!(world.storage().manifest(world.storage().checkpoints().unwrap()[0]).unwrap().kind), json!("final"));
 }

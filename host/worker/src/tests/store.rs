@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 /// What fails, with which error of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     None,
     /// Writing to the folder `files`.
     Files(i32),
@@ -23,26 +23,26 @@ pub(super) enum Fault {
     Down(i32),
 }
 
-pub(super) const EIO: i32 = 5;
-pub(super) const ENOSPC: i32 = 28;
+pub(crate) const EIO: i32 = 5;
+pub(crate) const ENOSPC: i32 = 28;
 
 #[derive(Clone, Debug)]
-pub(super) struct Store {
+pub(crate) struct Store {
     inner: Arc<InMemory>,
     fault: Arc<Mutex<Fault>>,
 }
 
 impl Store {
-    pub(super) fn new() -> Store {
+    pub(crate) fn new() -> Store {
         Store { inner: Arc::new(InMemory::new()), fault: Arc::new(Mutex::new(Fault::None)) }
     }
 
-    pub(super) fn set(&self, fault: Fault) {
+    pub(crate) fn set(&self, fault: Fault) {
         *self.fault.lock() = fault;
     }
 
     /// The store without faults.
-    pub(super) fn inner(&self) -> &InMemory {
+    pub(crate) fn inner(&self) -> &InMemory {
         &self.inner
     }
 

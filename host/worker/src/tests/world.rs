@@ -1,20 +1,24 @@
 //! A job that counts numbers, and everything around it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::{Sender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
-use weir_connectors::{ConnectorError, Guarantee, Polled, Prepared, Sink, SinkContext, SinkFactory, Source, SourceFactory};
-use weir_model::{Batch, BatchRef, CheckpointId};
-use weir_plan::{ComponentRef, VertexKind};
+use serde_json::{Map, Value, json};
+use weir_connectors::{
+    ConnectorError, Guarantee, Polled, Prepared, SettingError, Sink, SinkContext, SinkFactory, Source, SourceFactory,
+};
+use weir_coordinator::{JobError, LOCAL_WORKER, Local, Master, MasterJob, Notice, Outcome, Told, Wish};
+use weir_model::{Batch, BatchRef, CheckpointId, Digest};
+use weir_protocol::{ComponentPin, JobSpec, Report};
 use weir_sandbox::{Sandbox, SandboxOptions};
-use weir_storage::JobStorage;
+use weir_storage::{JobStorage, StorageError};
 
 use super::store::Store;
-use crate::{Components, JobError, Notice, Options, Outcome, PreparedJob, ResolvedComponent, RunningJob, StopHandle, prepare};
+use crate::{ComponentSource, Connectors, Reports, Storages, Worker, WorkerOptions};
 
 /// How many numbers a job counts.
 pub(super) const NUMBERS: u64 = 6_000;
@@ -56,6 +60,74 @@ pub(super) struct World {
     pub(super) output: Output,
 }
 
+/// A job that is about to run.
+pub(super) struct Start {
+    pub(super) file: String,
+    pub(super) fresh: bool,
+    pub(super) allow_dropped_state: bool,
+}
+
+/// Asks a running job to stop with a last checkpoint, or for something else.
+pub(super) struct Control(Sender<Told>);
+
+impl Control {
+    pub(super) fn stop(&self) {
+        self.wish(Wish::Stop);
+    }
+
+    pub(super) fn wish(&self, wish: Wish) {
+        let _ = self.0.send(Told::Wish(wish));
+    }
+}
+
+struct ToMaster(Sender<Told>);
+
+impl Reports for ToMaster {
+    fn report(&self, report: Report) {
+        let _ = self.0.send(Told::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
+    }
+}
+
+/// The sources, sinks, components and checkpoints of a world.
+#[derive(Clone)]
+struct Things {
+    store: Store,
+    source: Numbers,
+    output: Output,
+}
+
+impl Connectors for Things {
+    fn source(&self, _: &str, _: &Map<String, Value>) -> Result<Box<dyn SourceFactory>, SettingError> {
+        Ok(Box::new(self.source.clone()))
+    }
+
+    fn sink(&self, _: &str, _: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError> {
+        Ok(Box::new(self.output.clone()))
+    }
+}
+
+impl Storages for Things {
+    fn open(&self, _: &str, job: &str) -> Result<JobStorage, StorageError> {
+        JobStorage::with_store(Arc::new(self.store.clone()), "test:store", job)
+    }
+}
+
+impl ComponentSource for Things {
+    fn fetch(&self, digest: Digest) -> Result<Vec<u8>, String> {
+        Ok(wat::parse_str(counter(digest == COUNT_2)).unwrap())
+    }
+}
+
+/// Digests are names here: nothing checks them.
+const COUNT: Digest = Digest([1; 32]);
+const COUNT_2: Digest = Digest([2; 32]);
+
+/// `count`, and `count2`, which does the same with other bytes.
+fn counter(second: bool) -> String {
+    let text = include_str!("count.wat");
+    if second { text.replace("(memory (export \"memory\") 64)", "(memory (export \"memory\") 65)") } else { text.to_owned() }
+}
+
 impl World {
     pub(super) fn new() -> World {
         World { store: Store::new(), source: Numbers::default(), output: Output::default() }
@@ -65,48 +137,83 @@ impl World {
         JobStorage::with_store(Arc::new(self.store.clone()), "test:store", "numbers").unwrap()
     }
 
-    pub(super) fn prepare(&self, job: &str, change: impl FnOnce(&mut Options)) -> PreparedJob {
-        let job = weir_plan::load("job.toml", job, &[], &|_| None).unwrap();
-        let mut options = Options {
-            data_dir: "data".into(),
-            job_dir: "/".into(),
-            origin: "job.toml".to_owned(),
-            fresh: false,
-            allow_dropped_state: false,
-            sandbox: Sandbox::new(SandboxOptions::default()).unwrap(),
-            components: Arc::new(Counters),
-            native: BTreeMap::new(),
-        };
-        change(&mut options);
-        let mut job = prepare(job, options).unwrap();
-        for (index, vertex) in job.job.vertices.iter().enumerate() {
-            match vertex.kind {
-                VertexKind::Source(_) => drop(job.sources.insert(index, Box::new(self.source.clone()))),
-                VertexKind::Sink(_) => drop(job.sinks.insert(index, Box::new(self.output.clone()))),
-                VertexKind::Operator(_) => {}
-            }
-        }
-        job
-    }
-
     /// Runs a job to its end. `watch` also gets a way to stop it.
-    pub(super) fn run(&self, job: &str, watch: impl FnMut(&Notice, &StopHandle)) -> Result<Outcome, JobError> {
-        self.run_prepared(self.prepare(job, |_| {}), watch)
+    pub(super) fn run(&self, job: &str, watch: impl FnMut(&Notice, &Control)) -> Result<Outcome, JobError> {
+        self.run_as(job, |_| {}, watch)
     }
 
-    pub(super) fn run_prepared(
+    pub(super) fn run_as(
         &self,
-        job: PreparedJob,
-        mut watch: impl FnMut(&Notice, &StopHandle),
+        job: &str,
+        change: impl FnOnce(&mut Start),
+        mut watch: impl FnMut(&Notice, &Control),
     ) -> Result<Outcome, JobError> {
-        let job = RunningJob::new(job);
-        let stop = job.stop_handle();
-        let started = std::time::Instant::now();
-        job.run_in(&self.storage(), &mut |notice| {
-            // Progress is told all the time.
-            assert!(started.elapsed() < Duration::from_secs(60), "the job hangs; it says {notice:?}");
-            watch(&notice, &stop);
-        })
+        let mut start = Start { file: "job.toml".to_owned(), fresh: false, allow_dropped_state: false };
+        change(&mut start);
+        let pin = |digest, name: &str| ComponentPin { digest, name: name.to_owned() };
+        let components =
+            BTreeMap::from([("count".to_owned(), pin(COUNT, "count")), ("count2".to_owned(), pin(COUNT_2, "count2"))]);
+        let spec = JobSpec {
+            file: start.file,
+            text: job.to_owned(),
+            overrides: Vec::new(),
+            environment: BTreeMap::new(),
+            job_dir: "/".to_owned(),
+            dead_letters: "dead-letters".to_owned(),
+            components,
+        };
+        let settings = MasterJob {
+            spec,
+            default_storage: "test:store".to_owned(),
+            fresh: start.fresh,
+            allow_dropped_state: start.allow_dropped_state,
+            patient: false,
+            adopted: None,
+        };
+        let things = Things { store: self.store.clone(), source: self.source.clone(), output: self.output.clone() };
+        let worker: Arc<OnceLock<Worker>> = Arc::default();
+        let commanded = worker.clone();
+        // The master waits until the test has seen each notice.
+        let (said, notices) = sync_channel::<Notice>(0);
+        let (seen, go_on) = sync_channel::<()>(0);
+        let local = Local::new(
+            Box::new(move |command| commanded.get().unwrap().command(command)),
+            Box::new({
+                let things = things.clone();
+                move |url, job| things.open(url, job)
+            }),
+            Box::new(move |notice| {
+                if said.send(notice.clone()).is_ok() {
+                    let _ = go_on.recv();
+                }
+            }),
+        );
+        let (master, told) = Master::new(settings, Arc::new(local));
+        let options = WorkerOptions {
+            name: LOCAL_WORKER.into(),
+            sandbox: Sandbox::new(SandboxOptions::default()).unwrap(),
+            components: Arc::new(things.clone()),
+            connectors: Arc::new(things.clone()),
+            storages: Arc::new(things),
+            native: BTreeMap::new(),
+            network: None,
+            reports: Arc::new(ToMaster(told.clone())),
+        };
+        let worker = worker.get_or_init(|| Worker::new(options)).clone();
+        let control = Control(told);
+        let started = Instant::now();
+        let outcome = std::thread::scope(|scope| {
+            let master = scope.spawn(|| master.run());
+            while let Ok(notice) = notices.recv() {
+                // Progress is told all the time.
+                assert!(started.elapsed() < Duration::from_secs(60), "the job hangs; it says {notice:?}");
+                watch(&notice, &control);
+                let _ = seen.send(());
+            }
+            master.join().unwrap()
+        });
+        worker.shutdown();
+        outcome
     }
 
     /// Runs the job until a checkpoint holds half of the numbers, then stops it.
@@ -131,20 +238,6 @@ impl World {
         numbers.sort_unstable();
         assert!(numbers == (0..NUMBERS).collect::<Vec<_>>(), "{} numbers, of {NUMBERS}", numbers.len());
         assert_eq!(counts.iter().map(|value| value.parse::<u64>().unwrap()).sum::<u64>(), NUMBERS);
-    }
-}
-
-/// `count`, and `count2`, which does the same with another digest.
-struct Counters;
-
-impl Components for Counters {
-    fn resolve(&self, component: &ComponentRef) -> Result<ResolvedComponent, String> {
-        let text = include_str!("count.wat");
-        let text = match component.to_string().as_str() {
-            "count2" => text.replace("(memory (export \"memory\") 64)", "(memory (export \"memory\") 65)"),
-            _ => text.to_owned(),
-        };
-        Ok(ResolvedComponent { bytes: wat::parse_str(text).unwrap(), name: component.to_string() })
     }
 }
 

@@ -7,6 +7,9 @@ mod chains;
 mod snapshot;
 mod thread;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

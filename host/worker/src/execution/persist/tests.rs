@@ -1,19 +1,24 @@
 //! The persister alone, handed real captures: what it stores, what it says, and what an abort leaves.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use weir_model::{Attempt, Batch, CheckpointId, InstanceId, TaskId, WATERMARK_START};
+use weir_channel::{Frame, wire};
+use weir_model::{Attempt, Batch, CheckpointId, InstanceId, KeyGroupRange, TaskId, WATERMARK_START};
+use weir_protocol::{Acknowledgement, Execution, Report};
 use weir_sandbox::{Component, InstanceLimits, OperatorContext, Sandbox, SandboxOptions, Template};
 use weir_storage::{JobStorage, Segment};
-use weir_task::{Outlet, SnapshotPart, TaskState};
+use weir_task::{CapturedState, InFlight, InFlightSource, Outlet, SnapshotPart, TaskState};
 
-use super::store::{ENOSPC, Fault, Store};
-use crate::events::{Event, Message};
-use crate::host::OperatorHost;
-use crate::persist::{Acknowledgement, Item, Persister, Start};
+use super::{OfTask, Origin, Origins, Persister};
+use crate::Reports;
+use crate::execution::host::OperatorHost;
+use crate::execution::voice::Voice;
+use crate::tests::store::{ENOSPC, Fault, Store};
 
 const TASK: TaskId = TaskId(3);
 
@@ -24,7 +29,19 @@ struct Bench {
     instance: weir_sandbox::Instance,
     persister: Persister,
     outlet: Box<dyn Outlet>,
-    events: Receiver<Message>,
+    reports: Receiver<Report>,
+}
+
+struct Heard(Sender<Report>);
+
+impl Reports for Heard {
+    fn report(&self, report: Report) {
+        self.0.send(report).unwrap();
+    }
+}
+
+fn origin(sender: u32) -> Origin {
+    Origin { from: "parse".to_owned(), output: Some(0), input: 1, sender }
 }
 
 fn template(component: &Component) -> Template {
@@ -44,19 +61,17 @@ impl Bench {
         let storage = JobStorage::with_store(Arc::new(store.clone()), "test:store", "numbers").unwrap();
         let attempt = storage.new_attempt().unwrap();
         let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
-        let template = template(&sandbox.take_in(&wat::parse_str(include_str!("count.wat")).unwrap()).unwrap());
+        let template = template(&sandbox.take_in(&wat::parse_str(include_str!("../../tests/count.wat")).unwrap()).unwrap());
         #[allow(clippy::disallowed_methods, reason = "as in a job")]
-        let (sender, events) = channel();
-        let persister = Persister::start(Start {
-            storage: storage.clone(),
-            attempt,
-            events: sender,
-            first_id: CheckpointId(1),
-            restored: BTreeMap::new(),
-            templates: Arc::default(),
-        });
+        let (sender, reports) = channel();
+        let execution = Execution { job: "numbers".to_owned(), attempt };
+        assert_eq!(attempt, Attempt(1));
+        let voice = Arc::new(Voice::new(execution, vec![TASK], Arc::new(Heard(sender))));
+        let origins = Origins { channels: vec![origin(0), origin(1)], restored: vec![origin(7)] };
+        let tasks = BTreeMap::from([(TASK, OfTask { instances: Vec::new(), origins })]);
+        let persister = Persister::start(storage.clone(), voice, tasks).unwrap();
         let instance = template.instantiate().unwrap();
-        Bench { store, storage, template, instance, outlet: persister.outlet(), persister, events }
+        Bench { store, storage, template, instance, outlet: persister.outlet(), persister, reports }
     }
 
     fn count(&mut self, rows: usize) {
@@ -66,22 +81,25 @@ impl Bench {
     }
 
     /// Hands a whole snapshot over, with a capture of the instance.
-    fn snapshot(&mut self, checkpoint: u64) -> Event {
+    fn snapshot(&mut self, checkpoint: u64, in_flight: Vec<InFlight>) -> Report {
         let checkpoint = CheckpointId(checkpoint);
-        let capture = Some(Box::new(self.instance.capture(checkpoint).unwrap()) as Box<dyn weir_task::CapturedState>);
+        let capture = Some(Box::new(self.instance.capture(checkpoint).unwrap()) as Box<dyn CapturedState>);
         let (uid, instance) = ("count".into(), InstanceId::Subtask(0));
         self.outlet.snapshot(TASK, SnapshotPart::Begin { checkpoint, state: TaskState::default(), prepare: Vec::new() });
+        self.outlet.snapshot(TASK, SnapshotPart::InFlight { checkpoint, pieces: in_flight });
         let part = SnapshotPart::Instance { checkpoint, uid, instance, capture, watermark: WATERMARK_START, finished: false };
         self.outlet.snapshot(TASK, part);
         self.outlet.snapshot(TASK, SnapshotPart::End { checkpoint });
-        let Message { attempt, event } = self.events.recv_timeout(Duration::from_secs(10)).unwrap();
-        assert_eq!(attempt, Some(Attempt(1)));
-        event
+        self.reports.recv_timeout(Duration::from_secs(10)).unwrap()
     }
 
     fn acknowledged(&mut self, checkpoint: u64) -> Box<Acknowledgement> {
-        match self.snapshot(checkpoint) {
-            Event::Acknowledged(acknowledgement) => acknowledgement,
+        self.acknowledged_with(checkpoint, Vec::new())
+    }
+
+    fn acknowledged_with(&mut self, checkpoint: u64, in_flight: Vec<InFlight>) -> Box<Acknowledgement> {
+        match self.snapshot(checkpoint, in_flight) {
+            Report::Acknowledged { acknowledgement, .. } => acknowledgement,
             other => panic!("{other:?}"),
         }
     }
@@ -102,7 +120,7 @@ impl Bench {
 }
 
 fn chain(acknowledgement: &Acknowledgement) -> &[Segment] {
-    &acknowledgement.instances[0].1.chain
+    &acknowledgement.instances[0].state.chain
 }
 
 #[test]
@@ -134,7 +152,7 @@ fn s51_after_an_abort_the_next_snapshot_follows_the_last_completed_one_and_misse
     assert_eq!(chain(&third).len(), 2, "nothing of the aborted one");
     assert_eq!(bench.restored(chain(&third)), 111);
     // s34: the files of the dead one are its own.
-    bench.persister.ask(Item::Remove(vec![aborted.file.unwrap().name]));
+    bench.storage.remove_files(&[aborted.file.unwrap().name]).unwrap();
     bench.complete(3);
     bench.count(1_000);
     let fourth = bench.acknowledged(4);
@@ -149,8 +167,8 @@ fn s40_a_snapshot_that_cannot_be_written_says_why_and_the_next_one_is_whole() {
     bench.complete(1);
     bench.count(10);
     bench.store.set(Fault::Files(ENOSPC));
-    match bench.snapshot(2) {
-        Event::PersistFailed { task, checkpoint, reason } => {
+    match bench.snapshot(2, Vec::new()) {
+        Report::PersistFailed { task, checkpoint, reason, .. } => {
             assert_eq!((task, checkpoint), (TASK, CheckpointId(2)));
             assert!(reason.contains("the storage is full") && reason.contains("test:store"), "{reason}");
         }
@@ -160,4 +178,30 @@ fn s40_a_snapshot_that_cannot_be_written_says_why_and_the_next_one_is_whole() {
     bench.count(100);
     let third = bench.acknowledged(3);
     assert_eq!(bench.restored(chain(&third)), 111);
+}
+
+#[test]
+fn rows_in_flight_are_stored_with_the_channel_they_were_on() {
+    let mut bench = Bench::new();
+    let frame = |n: i64| {
+        let mut rows = Batch::default();
+        rows.push(n, b"key", b"value");
+        Frame::Rows(Arc::new(rows))
+    };
+    let groups = Some(KeyGroupRange { start: 2, end: 5 });
+    let piece = |source, groups, frames| InFlight { source, groups, frames };
+    let acknowledgement = bench.acknowledged_with(
+        1,
+        vec![
+            piece(InFlightSource::Restored(0), groups, vec![frame(1)]),
+            piece(InFlightSource::Channel(1), None, vec![frame(2), frame(3)]),
+            piece(InFlightSource::Channel(0), None, Vec::new()),
+        ],
+    );
+    let stored: Vec<_> = acknowledgement.in_flight.iter().map(|state| (state.sender, state.groups, state.rows)).collect();
+    assert_eq!(stored, [(7, Some((2, 5)), 1), (1, None, 2)], "nothing is said of a channel on which nothing was");
+    let read = |index: usize| wire::decode_all(&bench.storage.read(&acknowledgement.in_flight[index].frames).unwrap()).unwrap();
+    assert_eq!(read(0), [frame(1)]);
+    assert_eq!(read(1), [frame(2), frame(3)]);
+    assert_eq!(acknowledgement.in_flight_bytes, acknowledgement.in_flight.iter().map(|state| state.frames.length).sum::<u64>());
 }
