@@ -25,6 +25,8 @@
 
 mod decode;
 mod encode;
+#[doc(hidden)]
+pub mod fuzz;
 mod header;
 mod split;
 #[cfg(test)]

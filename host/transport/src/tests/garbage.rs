@@ -4,8 +4,7 @@ use std::net::UdpSocket;
 
 use super::rig::{Cluster, address, bind, control, soon};
 
-const PACKETS: u64 = 100_000;
-const MANY_PACKETS: u64 = 1_000_000;
+const PACKETS: u64 = 1_000_000;
 
 /// A small generator of numbers that look random, from a seed.
 pub(super) struct Random(pub(super) u64);
@@ -84,19 +83,13 @@ async fn flood(count: u64) {
 
     soon("a real peer afterwards", control(&a, &b)).await;
     let metrics = b.metrics();
-    assert!(metrics.strangers > 0, "some were looked at: {metrics:?}");
+    assert!(metrics.strangers > 1_000, "what the kernel did not drop was looked at: {metrics:?}");
     assert_eq!(metrics.accepted, 2, "only the real peer: {metrics:?}");
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 64 << 20, "memory grew by {grown} bytes: {metrics:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn garbage_costs_nothing_but_time() {
-    flood(PACKETS).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a while: a million packets"]
 async fn a_million_packets_of_garbage_cost_nothing_but_time() {
-    flood(MANY_PACKETS).await;
+    flood(PACKETS).await;
 }

@@ -11,3 +11,4 @@ mod refusals;
 mod restart;
 mod rig;
 mod simulated;
+mod throughput;
