@@ -42,7 +42,14 @@ pub(crate) const DATA_DIR: Setting = Setting { key: "data_dir", flag: "--data-di
 pub(crate) const COLOR: Setting = Setting { key: "color", flag: "--color", variable: "WEIR_COLOR" };
 pub(crate) const LOG: Setting = Setting { key: "log", flag: "--log", variable: "WEIR_LOG" };
 
-const SETTINGS: [&Setting; 3] = [&DATA_DIR, &COLOR, &LOG];
+pub(crate) const COORDINATOR: Setting = Setting { key: "coordinator", flag: "--coordinator", variable: "WEIR_COORDINATOR" };
+pub(crate) const TOKEN_FILE: Setting = Setting { key: "token_file", flag: "--token-file", variable: "WEIR_TOKEN_FILE" };
+pub(crate) const CA: Setting = Setting { key: "ca", flag: "--ca", variable: "WEIR_CA" };
+
+const SETTINGS: [&Setting; 6] = [&DATA_DIR, &COLOR, &LOG, &COORDINATOR, &TOKEN_FILE, &CA];
+
+/// Settings that are paths: in a file they count from its folder.
+const PATHS: [&Setting; 3] = [&DATA_DIR, &TOKEN_FILE, &CA];
 
 /// The variable that names the configuration file.
 const CONFIG_VARIABLE: &str = "WEIR_CONFIG";
@@ -116,7 +123,7 @@ impl ConfigFile {
             return Some((value, Origin::Environment(setting.variable)));
         }
         let mut value = self.values.get(setting.key)?.clone();
-        if setting.key == DATA_DIR.key {
+        if PATHS.iter().any(|path| path.key == setting.key) {
             value = self.path.parent().unwrap_or(Path::new("")).join(value).to_string_lossy().into_owned();
         }
         Some((value, Origin::File(self.path.clone())))

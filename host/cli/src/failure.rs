@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     Failed = 1,
     /// Arguments, configuration or job file are wrong.
     Usage = 2,
+    /// The cluster cannot be reached.
+    Unreachable = 3,
     /// What was asked for is not allowed: other bytes under a taken version, a component that breaks the rules.
     Refused = 4,
 }

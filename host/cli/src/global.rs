@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use crate::config::{COLOR, ConfigFile, DATA_DIR, LOG, Origin};
+use crate::config::{CA, COLOR, COORDINATOR, ConfigFile, DATA_DIR, LOG, Origin, Setting, TOKEN_FILE};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Colour};
 
@@ -39,6 +39,7 @@ pub(crate) struct Global {
     /// When to colour messages.
     pub(crate) colour: Colour,
     log: String,
+    file: ConfigFile,
     /// Each setting with its value and origin, for `weir config show`.
     pub(crate) origins: Vec<(&'static str, String, Origin)>,
 }
@@ -61,19 +62,29 @@ impl Global {
         })?;
         let (log, log_origin) = file.value(&LOG, args.log, &env).unwrap_or(("warn".to_owned(), Origin::Default));
         log_filter(&log, &log_origin)?;
-        let origins = vec![
+        let mut origins = vec![
             (DATA_DIR.key, data_dir.to_string_lossy().into_owned(), data_dir_origin),
             (COLOR.key, color, color_origin),
             (LOG.key, log.clone(), log_origin),
         ];
-        Ok(Global { data_dir, json: args.json, quiet: args.quiet, colour, log, origins })
+        for setting in [&COORDINATOR, &TOKEN_FILE, &CA] {
+            let (value, origin) = file.value(setting, None, &env).unwrap_or(("none".to_owned(), Origin::Default));
+            origins.push((setting.key, value, origin));
+        }
+        Ok(Global { data_dir, json: args.json, quiet: args.quiet, colour, log, file, origins })
     }
 
     /// What holds where nothing is configured and nothing is shown.
     #[cfg(test)]
     pub(crate) fn for_tests(data_dir: &Path) -> Global {
         let (log, colour) = ("warn".to_owned(), Colour::Never);
-        Global { data_dir: data_dir.to_owned(), json: false, quiet: true, colour, log, origins: Vec::new() }
+        let (data_dir, file) = (data_dir.to_owned(), ConfigFile::default());
+        Global { data_dir, json: false, quiet: true, colour, log, file, origins: Vec::new() }
+    }
+
+    /// A setting that only some commands have: from their flag, the environment or the configuration file.
+    pub(crate) fn setting(&self, setting: &Setting, flag: Option<String>) -> Option<(String, Origin)> {
+        self.file.value(setting, flag, &|name| std::env::var(name).ok())
     }
 
     /// Sends log lines to standard error.

@@ -5,9 +5,12 @@
 //! standard output, progress and messages to standard error.
 
 mod checkpoint;
+mod client;
+mod cluster;
 mod component;
 mod config;
 mod config_show;
+mod coordinator;
 mod failure;
 mod files;
 mod global;
@@ -18,6 +21,7 @@ mod output;
 mod run;
 mod sdk;
 mod store;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -42,7 +46,7 @@ struct Cli {
 enum Command {
     /// Run a job in this process. The same command again goes on from the last checkpoint.
     Run(run::Args),
-    /// Check job files.
+    /// Check job files; give jobs to a cluster and look after them.
     #[command(subcommand)]
     Job(job::Command),
     /// Make, check and keep components.
@@ -51,6 +55,13 @@ enum Command {
     /// Look at the checkpoints of a job.
     #[command(subcommand)]
     Checkpoint(checkpoint::Command),
+    /// Be the coordinator of a cluster.
+    Coordinator(coordinator::Args),
+    /// Be a worker of a cluster, or list its workers.
+    Worker(worker::Args),
+    /// Make a cluster and look at it.
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     /// Show the configuration and where each value comes from.
     #[command(subcommand)]
     Config(config_show::Command),
@@ -81,7 +92,10 @@ pub fn main_with(native: &Native) -> ExitCode {
 fn execute(command: Command, global: &Global, native: &Native) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => return run::execute(&args, global, native),
-        Command::Job(command) => job::execute(command, global)?,
+        Command::Job(command) => return job::execute(command, global),
+        Command::Coordinator(args) => return coordinator::execute(&args, global),
+        Command::Worker(args) => return worker::execute(args, global, native),
+        Command::Cluster(command) => cluster::execute(command, global)?,
         Command::Component(command) => component::execute(command, global)?,
         Command::Checkpoint(command) => checkpoint::execute(command, global)?,
         Command::Config(command) => config_show::execute(&command, global)?,

@@ -113,6 +113,27 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A number with its thousands set apart: 1,234,567.
+pub(crate) fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A moment in UTC to the second: `2026-03-02T08:04:59Z`. `ms` is in milliseconds since the Unix epoch.
+pub(crate) fn time(ms: i64) -> String {
+    let mut text = Vec::new();
+    weir_connectors::write_rfc3339(ms, &mut text);
+    let text = String::from_utf8_lossy(&text);
+    text.split_once('.').map_or_else(|| text.to_string(), |(seconds, _)| format!("{seconds}Z"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +154,14 @@ mod tests {
         assert_eq!(ago(now), "just now");
         assert_eq!(ago(now - 61_000), "1 minute ago");
         assert_eq!(ago(now - 3 * 86_400_000), "3 days ago");
+    }
+
+    #[test]
+    fn numbers_and_times_are_for_people() {
+        assert_eq!([number(0), number(999), number(1_000), number(12_345_678)], ["0", "999", "1,000", "12,345,678"]);
+        assert_eq!(time(0), "1970-01-01T00:00:00Z");
+        assert_eq!(time(-1), "1969-12-31T23:59:59Z");
+        assert_eq!(time(1_772_406_000_000), "2026-03-01T23:00:00Z");
     }
 
     #[test]

@@ -3,14 +3,17 @@
 mod build;
 mod describe;
 mod new;
+mod remote;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use weir_model::Digest;
 use weir_plan::ComponentRef;
 use weir_sandbox::{Inspection, Sandbox, SandboxOptions};
 use weir_storage::Pushed;
 
+use crate::client::{Client, ClusterArgs};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 
@@ -60,10 +63,15 @@ pub(crate) enum Command {
         /// The version to keep it under, instead of the one it carries
         #[arg(long)]
         version: Option<String>,
+        #[command(flatten)]
+        place: Place,
     },
     /// List the components in the store
-    Ls,
-    /// Show a component of the store
+    Ls {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Show a component in the store of this machine
     Show {
         /// NAME@VERSION
         component: String,
@@ -72,7 +80,29 @@ pub(crate) enum Command {
     Rm {
         /// NAME@VERSION
         component: String,
+        #[command(flatten)]
+        place: Place,
     },
+}
+
+/// Which store: that of the cluster, if one is configured, and otherwise that of this machine.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    /// The store of this machine, even if a cluster is configured
+    #[arg(long, conflicts_with = "coordinator")]
+    local: bool,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+impl Place {
+    /// The cluster; none for this machine.
+    fn client(&self, global: &Global) -> Result<Option<Client>, Failure> {
+        if self.local {
+            return Ok(None);
+        }
+        self.cluster.configured(global)?.map(Client::new).transpose()
+    }
 }
 
 pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
@@ -85,11 +115,23 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
             let inspection = inspect(&files::read(&file, "component")?, &file.display().to_string())?;
             if global.json { output::print_json(&inspection) } else { output::print(&describe::text(&inspection)) }
         }
-        Command::Push { file, name, version } => push(&store, &file, name, version, global),
-        Command::Ls => list(&store, global),
+        Command::Push { file, name, version, place } => {
+            let component = Named::of(&file, name, version)?;
+            match place.client(global)? {
+                Some(client) => remote::push(&client, &component, global),
+                None => push(&store, &component, global),
+            }
+        }
+        Command::Ls { place } => match place.client(global)? {
+            Some(client) => remote::list(&client, global),
+            None => list(&store, global),
+        },
         Command::Show { component } => show(&store, &component, global),
-        Command::Rm { component } => {
+        Command::Rm { component, place } => {
             let (name, version) = parse_name(&component)?;
+            if let Some(client) = place.client(global)? {
+                return remote::remove(&client, &name, &version, global);
+            }
             let removed = store.remove(&name, &version, &|_| false).map_err(Failure::from)?;
             global.note(&format!("removed {}, digest {}", removed.full_name(), short(&removed.digest.to_string())));
             Ok(())
@@ -128,34 +170,45 @@ fn check(file: &Path, global: &Global) -> anyhow::Result<()> {
     output::print(&format!("{name}: good, {called}, digest {}\n", component.digest()))
 }
 
-fn push(
-    store: &ComponentStore,
-    file: &Path,
-    name: Option<String>,
-    version: Option<String>,
-    global: &Global,
-) -> anyhow::Result<()> {
-    let bytes = files::read(file, "component")?;
-    let inspection = inspect(&bytes, &file.display().to_string())?;
-    let carried = inspection.name.as_deref().and_then(|name| name.split_once('@'));
-    let name = name.or_else(|| carried.map(|(name, _)| name.to_owned()));
-    let version = version.or_else(|| carried.map(|(_, version)| version.to_owned()));
-    let (Some(name), Some(version)) = (name, version) else {
-        let message = format!("cannot push {}: it carries no name and version", file.display());
-        let hint = "give them: --name NAME --version VERSION (`weir component build` writes them into what it builds)";
-        return Err(Failure::new("E0020", Exit::Usage, message).hint(hint).into());
-    };
-    let (digest, already) = match store.push(&bytes, &name, &version).map_err(Failure::from)? {
-        Pushed::New(digest) => (digest, false),
-        Pushed::AlreadyThere(digest) => (digest, true),
-    };
-    if global.json {
-        let pushed = json!({ "name": name, "version": version, "digest": digest.to_string(), "already_there": already });
-        return output::print_json(&pushed);
+/// A component that is to be pushed.
+struct Named {
+    bytes: Vec<u8>,
+    name: String,
+    version: String,
+}
+
+impl Named {
+    /// A component under the name that flags give it, or else that it carries.
+    fn of(file: &Path, name: Option<String>, version: Option<String>) -> Result<Named, Failure> {
+        let bytes = files::read(file, "component")?;
+        let inspection = inspect(&bytes, &file.display().to_string())?;
+        let carried = inspection.name.as_deref().and_then(|name| name.split_once('@'));
+        let name = name.or_else(|| carried.map(|(name, _)| name.to_owned()));
+        let version = version.or_else(|| carried.map(|(_, version)| version.to_owned()));
+        let (Some(name), Some(version)) = (name, version) else {
+            let message = format!("cannot push {}: it carries no name and version", file.display());
+            let hint = "give them: --name NAME --version VERSION (`weir component build` writes them into what it builds)";
+            return Err(Failure::new("E0020", Exit::Usage, message).hint(hint));
+        };
+        Ok(Named { bytes, name, version })
     }
-    let what = if already { "was already there" } else { "is in the store" };
-    global.note(&format!("{name}@{version} {what}; a job file names it with component = \"{name}@{version}\""));
-    output::print(&format!("{name}@{version} {digest}\n"))
+
+    /// Says that it is there.
+    fn pushed(&self, digest: Digest, already: bool, store: &str, global: &Global) -> anyhow::Result<()> {
+        let Named { name, version, .. } = self;
+        if global.json {
+            let pushed = json!({ "name": name, "version": version, "digest": digest.to_string(), "already_there": already });
+            return output::print_json(&pushed);
+        }
+        let what = if already { "was already in" } else { "is in" };
+        global.note(&format!("{name}@{version} {what} {store}; a job file names it with component = \"{name}@{version}\""));
+        output::print(&format!("{name}@{version} {digest}\n"))
+    }
+}
+
+fn push(store: &ComponentStore, component: &Named, global: &Global) -> anyhow::Result<()> {
+    let pushed = store.push(&component.bytes, &component.name, &component.version).map_err(Failure::from)?;
+    component.pushed(pushed.digest(), matches!(pushed, Pushed::AlreadyThere(_)), "the store", global)
 }
 
 fn list(store: &ComponentStore, global: &Global) -> anyhow::Result<()> {

@@ -100,8 +100,8 @@ impl Display {
         format!(
             "{}: {} rows, {} rows/s | watermark {} | {checkpoint}",
             self.job,
-            summary::number(progress.rows_read),
-            summary::number(progress.rows_per_second as u64),
+            output::number(progress.rows_read),
+            output::number(progress.rows_per_second as u64),
             watermark(progress.watermark),
         )
     }
@@ -166,6 +166,6 @@ fn watermark(watermark: Timestamp) -> String {
     match watermark {
         WATERMARK_START => "-".to_owned(),
         WATERMARK_END => "end".to_owned(),
-        time => summary::time(time),
+        time => output::time(time),
     }
 }

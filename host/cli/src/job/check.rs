@@ -1,4 +1,4 @@
-//! `weir job ...`: what can be said of a job file without running it.
+//! `weir job check`: what can be said of a job file without running it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,22 +11,9 @@ use crate::job_file::{self, JobFile, JobFileArgs};
 use crate::store::ComponentStore;
 use crate::{Native, job_spec, output};
 
-/// Commands about jobs.
-#[derive(clap::Subcommand)]
-pub(crate) enum Command {
-    /// Check a job file, its connectors' settings and its components, and draw its graph
-    Check {
-        #[command(flatten)]
-        file: JobFileArgs,
-        /// Draw the graph in Graphviz' dot language
-        #[arg(long, conflicts_with = "json")]
-        dot: bool,
-    },
-}
-
-pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
-    let Command::Check { file, dot } = command;
-    let JobFile { job, folder, .. } = job_file::load(&file, global)?;
+/// Checks a job file against the store of this machine, and prints it.
+pub(super) fn execute(file: &JobFileArgs, dot: bool, global: &Global) -> anyhow::Result<()> {
+    let JobFile { job, folder, .. } = job_file::load(file, global)?;
     let digests = check(&job, &folder, global)?;
     match (global.json, dot) {
         (true, _) => output::print_json(&as_json(&job, &digests)),

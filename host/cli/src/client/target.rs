@@ -1,0 +1,180 @@
+//! Where the coordinator is, whom to trust there, and what to show.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use weir_api::Token;
+
+use crate::config::{CA, COORDINATOR, Origin, TOKEN_FILE};
+use crate::failure::{Exit, Failure};
+use crate::global::Global;
+
+/// Where a coordinator of this machine serves its API, unless it is told otherwise.
+pub(crate) const DEFAULT: &str = "127.0.0.1:7701";
+
+/// A token itself, for where no file can be had.
+const TOKEN_VARIABLE: &str = "WEIR_TOKEN";
+
+/// Flags of all commands that talk to a cluster.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ClusterArgs {
+    /// Address of the coordinator's API: HOST:PORT or a URL [env: WEIR_COORDINATOR] [default: 127.0.0.1:7701]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Cluster options")]
+    pub(crate) coordinator: Option<String>,
+    /// File with the cluster's token; not needed on the coordinator's machine [env: WEIR_TOKEN_FILE]
+    #[arg(long, value_name = "FILE", help_heading = "Cluster options")]
+    pub(crate) token_file: Option<String>,
+    /// The cluster's certificate authority, ca.pem [env: WEIR_CA]
+    #[arg(long, value_name = "FILE", help_heading = "Cluster options")]
+    pub(crate) ca: Option<String>,
+}
+
+/// A coordinator, and how to talk to it.
+pub(crate) struct Target {
+    /// `http://HOST:PORT` or `https://HOST:PORT`.
+    pub(crate) url: String,
+    pub(crate) token: Option<Token>,
+    ca: Option<String>,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+impl ClusterArgs {
+    /// The coordinator that is configured; none where nothing names one.
+    pub(crate) fn configured(&self, global: &Global) -> Result<Option<Target>, Failure> {
+        match global.setting(&COORDINATOR, self.coordinator.clone()) {
+            Some((address, origin)) => self.target(&address, &origin, global).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The coordinator that is configured, or else that of this machine.
+    pub(crate) fn target_or_local(&self, global: &Global) -> Result<Target, Failure> {
+        match self.configured(global)? {
+            Some(target) => Ok(target),
+            None => self.target(DEFAULT, &Origin::Default, global),
+        }
+    }
+
+    fn target(&self, address: &str, origin: &Origin, global: &Global) -> Result<Target, Failure> {
+        let url = url(address).ok_or_else(|| {
+            let message = format!("`{address}` ({origin}) is not the address of a coordinator");
+            Failure::new("E0026", Exit::Usage, message).hint("write HOST:PORT, such as 10.0.0.5:7701")
+        })?;
+        let ca = global.setting(&CA, self.ca.clone()).map(|(path, _)| path);
+        Ok(Target { url, token: self.token(global)?, ca })
+    }
+
+    fn token(&self, global: &Global) -> Result<Option<Token>, Failure> {
+        // A flag names the file for this command alone, so it comes before a variable.
+        let variable = std::env::var(TOKEN_VARIABLE).ok().filter(|text| !text.is_empty());
+        if let (None, Some(text)) = (&self.token_file, variable) {
+            return match Token::new(&text) {
+                Some(token) => Ok(Some(token)),
+                None => Err(Failure::new("E0051", Exit::Usage, format!("what {TOKEN_VARIABLE} holds is not a token"))
+                    .hint("it is the line in the token file that `weir cluster init` made")),
+            };
+        }
+        let Some((path, origin)) = global.setting(&TOKEN_FILE, self.token_file.clone()) else { return Ok(None) };
+        Token::read(Path::new(&path)).map(Some).map_err(|error| {
+            let failure = Failure::new("E0051", Exit::Usage, format!("{error} ({origin})"));
+            error.hint().into_iter().fold(failure, |failure, hint| failure.hint(hint))
+        })
+    }
+}
+
+impl Target {
+    /// TLS as it has to be: nobody is trusted but the cluster's authority.
+    pub(super) fn tls(&self) -> Result<TlsConfig, Failure> {
+        let builder =
+            TlsConfig::builder().unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        if self.url.starts_with("http:") {
+            return Ok(builder.root_certs(RootCerts::from([])).build());
+        }
+        let Some(path) = &self.ca else {
+            let message = format!("cannot trust the coordinator at {}: no certificate authority is named", self.url);
+            return Err(Failure::new("E0055", Exit::Usage, message)
+                .hint("name the cluster's ca.pem with --ca or WEIR_CA, or as `ca` in weir.toml"));
+        };
+        let wrong = |reason: String| {
+            Failure::new("E0055", Exit::Usage, format!("cannot read the certificate authority {path}: {reason}"))
+        };
+        let pem = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        let found: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        let found = found.map_err(|error| wrong(error.to_string()))?;
+        if found.is_empty() {
+            return Err(wrong("there is no certificate in it".to_owned()));
+        }
+        let certificates: Vec<Certificate<'static>> = found.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+        Ok(builder.root_certs(RootCerts::from(certificates)).build())
+    }
+}
+
+/// The URL of an address: HTTP on this machine, HTTPS elsewhere, unless it says itself.
+fn url(address: &str) -> Option<String> {
+    let address = address.trim().trim_end_matches('/');
+    let (scheme, rest) = match address.split_once("://") {
+        Some((scheme @ ("http" | "https"), rest)) => (Some(scheme), rest),
+        Some(_) => return None,
+        None => (None, address),
+    };
+    let (host, port) = rest.rsplit_once(':')?;
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    if name.is_empty() || port.parse::<u16>().is_err() || rest.contains(['/', '@', '?', '#', ' ']) {
+        return None;
+    }
+    let is_here = name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    Some(format!("{}://{rest}", scheme.unwrap_or(if is_here { "http" } else { "https" })))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn other_machines_are_asked_over_tls_unless_the_url_says_otherwise() {
+        for (address, expected) in [
+            ("127.0.0.1:7701", Some("http://127.0.0.1:7701")),
+            ("localhost:1", Some("http://localhost:1")),
+            ("[::1]:7701", Some("http://[::1]:7701")),
+            ("10.0.0.5:7701", Some("https://10.0.0.5:7701")),
+            ("weir.example:7701", Some("https://weir.example:7701")),
+            ("https://127.0.0.1:7701/", Some("https://127.0.0.1:7701")),
+            ("http://tunnel:80", Some("http://tunnel:80")),
+            ("weir.example", None),
+            ("ftp://a:1", None),
+            (":7701", None),
+            ("a:port", None),
+            ("user@a:1", None),
+        ] {
+            assert_eq!(url(address).as_deref(), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_needed_for_another_machine_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let global = Global::for_tests(folder.path());
+        let args = |ca: Option<&str>| ClusterArgs {
+            coordinator: Some("weir.example:7701".to_owned()),
+            ca: ca.map(str::to_owned),
+            ..ClusterArgs::default()
+        };
+        let failure = args(None).target_or_local(&global).unwrap().tls().unwrap_err();
+        assert!(failure.number == "E0055" && failure.hint.unwrap().contains("--ca"));
+        let empty = folder.path().join("ca.pem");
+        std::fs::write(&empty, "nothing").unwrap();
+        let failure = args(empty.to_str()).target_or_local(&global).unwrap().tls().unwrap_err();
+        assert!(failure.message.ends_with("there is no certificate in it"), "{failure}");
+    }
+}

@@ -1,0 +1,219 @@
+//! `weir cluster ...`: making a cluster's certificates and token, and looking at a cluster.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+use weir_api::Token;
+use weir_plan::parse_duration;
+use weir_transport::TransportError;
+use weir_transport::pki::{Validity, add_node, create_cluster};
+
+use crate::client::{Client, ClusterArgs};
+use crate::failure::{Exit, Failure};
+use crate::global::Global;
+use crate::output;
+
+/// Name of the token file, in the cluster's folder and in that of the node that runs the coordinator.
+pub(crate) const TOKEN: &str = "token";
+
+/// The node that `weir cluster init` gives the token, as it is to run the coordinator.
+const COORDINATOR: &str = "coordinator";
+
+/// Names under which every node can be reached on its own machine.
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Commands about clusters.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Make a new cluster: its certificate authority, its token, and a folder for each node
+    Init {
+        /// The folder to make it in; keep it, and keep it safe: who has it can add nodes
+        dir: PathBuf,
+        /// How long certificates are valid, such as 365d
+        #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = validity)]
+        validity: Validity,
+        /// A node and the host names and addresses at which its API is to be reached; may be given several times [default:
+        /// coordinator, worker-1 and worker-2]
+        #[arg(long = "node", value_name = "NAME[=HOST,..]", value_parser = node)]
+        nodes: Vec<Node>,
+    },
+    /// Make the folder of one more node
+    AddNode {
+        /// The folder of the cluster, as `weir cluster init` made it
+        dir: PathBuf,
+        /// The node and its host names and addresses
+        #[arg(value_name = "NAME[=HOST,..]", value_parser = node)]
+        node: Node,
+        /// The folder to make [default: nodes/NAME in the cluster's folder]
+        #[arg(long, short, value_name = "FOLDER")]
+        output: Option<PathBuf>,
+        /// How long the certificate is valid, such as 365d
+        #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = validity)]
+        validity: Validity,
+    },
+    /// Show the cluster's coordinator, its workers and slots
+    Status {
+        #[command(flatten)]
+        cluster: ClusterArgs,
+    },
+}
+
+/// A node as a flag names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    name: String,
+    hosts: Vec<String>,
+}
+
+fn node(text: &str) -> Result<Node, String> {
+    let (name, hosts) = text.split_once('=').unwrap_or((text, ""));
+    if name.is_empty() {
+        return Err("expected NAME or NAME=HOST,HOST".to_owned());
+    }
+    let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect();
+    Ok(Node { name: name.to_owned(), hosts })
+}
+
+fn validity(text: &str) -> Result<Validity, String> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let duration = parse_duration(text).map_err(|error| error.to_string())?;
+    let days = duration.as_secs().div_ceil(DAY.as_secs());
+    match u32::try_from(days) {
+        Ok(days @ 1..=36_500) => Ok(Validity::days(days)),
+        _ => Err("expected a day to a hundred years, such as 365d".to_owned()),
+    }
+}
+
+pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
+    match command {
+        Command::Init { dir, validity, nodes } => init(&dir, &validity, nodes, global),
+        Command::AddNode { dir, node, output, validity } => {
+            let folder = output.unwrap_or_else(|| nodes_folder(&dir).join(&node.name));
+            make_node(&dir, &folder, &node, &validity)?;
+            global.note(&format!("bring {} to its machine and start it there: weir worker --identity ...", folder.display()));
+            if global.json {
+                return output::print_json(&json!({ "node": node.name, "folder": folder }));
+            }
+            output::print(&format!("{}\n", folder.display()))
+        }
+        Command::Status { cluster } => status(&Client::new(cluster.target_or_local(global)?)?, global),
+    }
+}
+
+fn nodes_folder(dir: &Path) -> PathBuf {
+    dir.join("nodes")
+}
+
+fn failed(message: String) -> Failure {
+    Failure::new("E0057", Exit::Usage, message)
+}
+
+fn of_transport(error: &TransportError) -> Failure {
+    failed(error.to_string())
+}
+
+fn init(dir: &Path, validity: &Validity, nodes: Vec<Node>, global: &Global) -> anyhow::Result<()> {
+    let nodes = match nodes.is_empty() {
+        false => nodes,
+        true => [COORDINATOR, "worker-1", "worker-2"].map(|name| Node { name: name.to_owned(), hosts: Vec::new() }).to_vec(),
+    };
+    if let Some(twice) =
+        nodes.iter().enumerate().find(|(index, node)| nodes[..*index].iter().any(|other| other.name == node.name))
+    {
+        return Err(failed(format!("cannot make a cluster: there are two nodes named {}", twice.1.name)).into());
+    }
+    if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
+        let message = format!("cannot make a cluster in {}: the folder is not empty", dir.display());
+        let hint = "name a new folder; `weir cluster add-node` adds a node to a cluster that is there";
+        return Err(failed(message).hint(hint).into());
+    }
+    let cluster = create_cluster(dir, validity).map_err(|error| of_transport(&error))?;
+    let token = Token::generate().and_then(|token| token.create(&dir.join(TOKEN)).map(|()| token));
+    let token = token.map_err(|error| failed(error.to_string()))?;
+    for node in &nodes {
+        let folder = nodes_folder(dir).join(&node.name);
+        make_node(dir, &folder, node, validity)?;
+        if node.name == COORDINATOR {
+            token.create(&folder.join(TOKEN)).map_err(|error| failed(error.to_string()))?;
+        }
+    }
+    if global.json {
+        let nodes: Vec<_> =
+            nodes.iter().map(|node| json!({ "node": node.name, "folder": nodes_folder(dir).join(&node.name) })).collect();
+        return output::print_json(&json!({ "cluster": cluster.as_str(), "folder": dir, "nodes": nodes }));
+    }
+    let shown = dir.display();
+    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    global.note(&format!(
+        "cluster {} is in {shown}\n  ca.pem      its certificate authority: clients on other machines trust it (WEIR_CA)\n  \
+         ca-key.pem  keep it safe: who has it can add nodes\n  token       clients on other machines show it (WEIR_TOKEN_FILE)\n  \
+         nodes/      bring each node its folder, over a safe way: {}",
+        cluster.as_str(),
+        names.join(", "),
+    ));
+    output::print(&format!("{}\n", cluster.as_str()))
+}
+
+fn make_node(dir: &Path, folder: &Path, node: &Node, validity: &Validity) -> Result<(), Failure> {
+    let mut hosts: Vec<String> = LOCAL_HOSTS.map(str::to_owned).to_vec();
+    hosts.extend(node.hosts.iter().filter(|host| !LOCAL_HOSTS.contains(&host.as_str())).cloned());
+    if folder.join("node.pem").exists() {
+        return Err(failed(format!("cannot make node {}: {} has a certificate already", node.name, folder.display()))
+            .hint("remove the folder first if the node is to get a new one"));
+    }
+    match add_node(dir, folder, &node.name, &hosts, validity) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(of_transport(&error)),
+    }
+}
+
+fn status(client: &Client, global: &Global) -> anyhow::Result<()> {
+    let (status, workers) = (client.status()?, client.workers()?);
+    if global.json {
+        return output::print_json(&json!({ "cluster": status, "workers": workers }));
+    }
+    let started = output::ago(status.started_at_ms);
+    let text = format!(
+        "cluster      {}\ncoordinator  {}, version {}, started {started}\nworkers      {} connected\nslots        {} of {} used\n",
+        status.cluster,
+        client.address(),
+        status.version,
+        status.workers,
+        status.slots_used,
+        status.slots,
+    );
+    output::print(&text)?;
+    if workers.is_empty() {
+        global.note("no worker has connected yet; `weir worker --coordinator HOST:PORT --identity DIR` starts one");
+        return Ok(());
+    }
+    output::print(&format!("\n{}", crate::worker::table(&workers)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_named_with_their_hosts() {
+        let named = |name: &str, hosts: &[&str]| Node {
+            name: name.to_owned(),
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        };
+        assert_eq!(node("w1"), Ok(named("w1", &[])));
+        assert_eq!(node("w1=10.0.0.5, weir.example"), Ok(named("w1", &["10.0.0.5", "weir.example"])));
+        assert!(node("=a").is_err() && node("").is_err());
+    }
+
+    #[test]
+    fn certificates_are_valid_for_whole_days() {
+        let days = |text| {
+            validity(text).map(|validity| validity.until.duration_since(validity.from).unwrap_or_default().as_secs() / 86_400)
+        };
+        assert_eq!(days("365d"), Ok(365));
+        assert_eq!(days("1h"), Ok(1));
+        assert!(validity("0s").is_err() && validity("40000d").is_err() && validity("a year").is_err());
+    }
+}

@@ -1,0 +1,45 @@
+//! `weir component push`, `ls` and `rm` where a cluster is configured.
+
+use super::Named;
+use crate::client::Client;
+use crate::global::Global;
+use crate::output;
+use crate::store::{digest_of, short};
+
+pub(super) fn push(client: &Client, component: &Named, global: &Global) -> anyhow::Result<()> {
+    let Named { bytes, name, version } = component;
+    let digest = digest_of(bytes);
+    let is_this =
+        |there: &weir_protocol::api::ComponentStatus| there.name == *name && there.version == *version && there.digest == digest;
+    let already = client.components()?.iter().any(is_this);
+    if !already {
+        client.push(bytes, digest, Some((name, version)), &mut |_| {})?;
+    }
+    component.pushed(digest, already, &format!("the store of the cluster at {}", client.address()), global)
+}
+
+pub(super) fn list(client: &Client, global: &Global) -> anyhow::Result<()> {
+    let all = client.components()?;
+    if global.json {
+        return output::print_json(&all);
+    }
+    if all.is_empty() {
+        global.note(&format!(
+            "the store of the cluster at {} is empty; `weir job submit` brings what a job names",
+            client.address()
+        ));
+        return Ok(());
+    }
+    let header = ["NAME", "VERSION", "DIGEST", "SIZE", "PUSHED"].map(str::to_owned).to_vec();
+    let rows = all.iter().map(|there| {
+        let digest = short(&there.digest.to_string()).to_owned();
+        vec![there.name.clone(), there.version.clone(), digest, output::size(there.size_bytes), output::ago(there.pushed_at_ms)]
+    });
+    output::print(&output::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>()))
+}
+
+pub(super) fn remove(client: &Client, name: &str, version: &str, global: &Global) -> anyhow::Result<()> {
+    client.remove_component(name, version)?;
+    global.note(&format!("removed {name}@{version} from the cluster at {}", client.address()));
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! `weir coordinator`: the process that jobs are given to.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use weir_api::{ApiError, ApiOptions, TlsFiles, Token};
+use weir_coordinator::ServeOptions;
+
+use crate::cluster::TOKEN;
+use crate::failure::{Exit, Failure};
+use crate::global::Global;
+use crate::output;
+
+/// Threads that serve the API; calls into the cluster have their own.
+const API_THREADS: usize = 2;
+
+/// `weir coordinator`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Folder of this node's certificate, as `weir cluster init` makes it
+    #[arg(long, value_name = "DIR")]
+    identity: PathBuf,
+    /// Where workers connect to (UDP, and TCP beside it)
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:7700")]
+    listen: SocketAddr,
+    /// Where the API is served; any address but a loopback has HTTPS and asks for the token
+    #[arg(long, value_name = "ADDRESS", default_value = crate::client::DEFAULT)]
+    api: SocketAddr,
+    /// Where checkpoints of jobs are that name no storage: a folder that all workers share, under the same path
+    #[arg(long, value_name = "URL")]
+    checkpoints: String,
+    /// File with the cluster's token [default: `token` in the identity folder, if there is one]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
+    // Whatever is wrong with the API is found before jobs are touched.
+    let (tls, token) = protection(args)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let server = weir_coordinator::serve(ServeOptions {
+        data_dir: global.data_dir.join("coordinator"),
+        identity_dir: args.identity.clone(),
+        listen: args.listen,
+        default_storage: absolute(&args.checkpoints)?,
+        inspect: Arc::new(|bytes| weir_sandbox::inspect(bytes).map(drop).map_err(|error| error.to_string())),
+    })
+    .map_err(|error| Failure::new("E0059", Exit::Failed, error.to_string()))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(API_THREADS).thread_name("api").enable_all().build()?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let options = ApiOptions { listen: args.api, tls, token, cluster: server.cluster.clone() };
+    let api = match weir_api::serve(options, runtime.handle()) {
+        Ok(api) => api,
+        Err(error) => {
+            server.shutdown();
+            return Err(of_api(&error).into());
+        }
+    };
+    let url = format!("{scheme}://{}", api.local_addr);
+    if global.json {
+        output::print(&format!("{}\n", json!({ "event": "listening", "workers": server.local_addr, "api": url })))?;
+    } else {
+        global.note(&format!(
+            "coordinator of cluster {}: workers connect to {}, the API is at {url}",
+            server.cluster.status().cluster,
+            server.local_addr
+        ));
+    }
+    signals.forever().next();
+    global.note("ending; jobs go on, and the next coordinator on this data folder takes them over");
+    // A second signal ends the process at once, which loses nothing.
+    std::thread::spawn(move || {
+        signals.forever().next();
+        std::process::exit(130);
+    });
+    api.shutdown();
+    server.shutdown();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Certificate and token of the API: on a loopback address none are needed.
+fn protection(args: &Args) -> Result<(Option<TlsFiles>, Option<Token>), Failure> {
+    let in_identity = args.identity.join(TOKEN);
+    if args.api.ip().is_loopback() && args.token_file.is_none() {
+        return Ok((None, None));
+    }
+    let file = args.token_file.clone().or_else(|| in_identity.exists().then_some(in_identity));
+    let token = file.map(|file| Token::read(&file)).transpose().map_err(|error| of_api(&error))?;
+    if args.api.ip().is_loopback() {
+        return Ok((None, token));
+    }
+    let tls = TlsFiles { certificate: args.identity.join("node.pem"), key: args.identity.join("node-key.pem") };
+    if token.is_none() {
+        let error = ApiError::Unprotected { listen: args.api, missing: "token" };
+        return Err(Failure::new("E0053", Exit::Usage, error.to_string()).hint(
+            "bring the file `token` that `weir cluster init` made into the identity folder, or name it with --token-file; \
+             on 127.0.0.1 no token is needed",
+        ));
+    }
+    Ok((Some(tls), token))
+}
+
+fn of_api(error: &ApiError) -> Failure {
+    let (number, exit) = match error {
+        ApiError::Unprotected { .. } => ("E0053", Exit::Usage),
+        ApiError::Token { .. } => ("E0051", Exit::Usage),
+        _ => ("E0059", Exit::Failed),
+    };
+    let failure = Failure::new(number, exit, error.to_string());
+    error.hint().into_iter().fold(failure, |failure, hint| failure.hint(hint))
+}
+
+/// A place of checkpoints that means the same wherever a worker was started.
+fn absolute(url: &str) -> anyhow::Result<String> {
+    let path = match url.strip_prefix("file:") {
+        Some(rest) if rest.starts_with('/') => return Ok(url.to_owned()),
+        Some(rest) => rest,
+        None if url.contains("://") => return Ok(url.to_owned()),
+        None => url,
+    };
+    Ok(std::path::absolute(Path::new(path))?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn checkpoints_are_named_the_same_on_every_machine() {
+        let here = std::env::current_dir().unwrap();
+        for (url, expected) in [
+            ("/var/weir", "/var/weir".to_owned()),
+            ("file:///var/weir", "file:///var/weir".to_owned()),
+            ("s3://bucket/weir", "s3://bucket/weir".to_owned()),
+            ("data/c", here.join("data/c").to_string_lossy().into_owned()),
+            ("file:data", here.join("data").to_string_lossy().into_owned()),
+        ] {
+            assert_eq!(absolute(url).unwrap(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn other_machines_are_not_let_in_without_the_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let args = |api: &str| Args {
+            identity: folder.path().to_owned(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            api: api.parse().unwrap(),
+            checkpoints: "/c".to_owned(),
+            token_file: None,
+        };
+        assert!(matches!(protection(&args("127.0.0.1:0")), Ok((None, None))));
+        let failure = protection(&args("0.0.0.0:7701")).unwrap_err();
+        assert!(failure.number == "E0053" && failure.hint.unwrap().contains("token"), "{}", failure.message);
+        Token::generate().unwrap().create(&folder.path().join(TOKEN)).unwrap();
+        assert!(matches!(protection(&args("0.0.0.0:7701")), Ok((Some(_), Some(_)))));
+    }
+}

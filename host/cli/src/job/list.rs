@@ -1,0 +1,168 @@
+//! `weir job ls`, `show` and `events`: the jobs of a cluster as text for people, or as the API gives them.
+
+use weir_protocol::api::{CheckpointStatus, EventLevel, JobDetail, JobEvent, JobStatus, VertexStatus};
+
+use crate::client::Client;
+use crate::global::Global;
+use crate::output::{self, number};
+
+pub(super) fn jobs(client: &Client, global: &Global) -> anyhow::Result<()> {
+    let jobs = client.jobs()?;
+    if global.json {
+        return output::print_json(&jobs);
+    }
+    if jobs.is_empty() {
+        global.note("the cluster has no jobs; `weir job submit FILE` gives it one");
+        return Ok(());
+    }
+    let header = ["NAME", "STATE", "SINCE", "SLOTS", "RESTARTS", "ROWS", "ROWS/S", "CHECKPOINT"].map(str::to_owned).to_vec();
+    let rows = jobs.iter().map(|job| {
+        let checkpoint = job.checkpoint.as_ref().map_or_else(|| "-".to_owned(), |last| last.id.to_string());
+        vec![
+            job.name.clone(),
+            job.state.to_string(),
+            output::ago(job.since_ms),
+            job.slots.to_string(),
+            job.restarts.to_string(),
+            number(job.rows_read),
+            number(job.rows_per_second as u64),
+            checkpoint,
+        ]
+    });
+    output::print(&output::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>()))
+}
+
+pub(super) fn job(client: &Client, name: &str, global: &Global) -> anyhow::Result<()> {
+    let detail = client.job(name)?;
+    if global.json { output::print_json(&detail) } else { output::print(&text(&detail)) }
+}
+
+pub(super) fn events(client: &Client, name: &str, global: &Global) -> anyhow::Result<()> {
+    let events = client.events(name, 0, std::time::Duration::ZERO)?;
+    if global.json {
+        return events.iter().try_for_each(json_line);
+    }
+    let lines: String = events.iter().map(|event| format!("{}\n", event_line(event))).collect();
+    output::print(&lines)
+}
+
+/// An event as one line of JSON.
+pub(super) fn json_line(event: &JobEvent) -> anyhow::Result<()> {
+    output::print(&format!("{}\n", serde_json::to_string(event)?))
+}
+
+/// An event as one line for people.
+pub(super) fn event_line(event: &JobEvent) -> String {
+    let level = match event.level {
+        EventLevel::Info => "",
+        EventLevel::Warning => "warning: ",
+        EventLevel::Error => "error: ",
+    };
+    let at = output::time(i64::try_from(event.at_ms).unwrap_or(i64::MAX));
+    format!("{at}  {:20}  {level}{}", event.kind, event.message)
+}
+
+/// The state of a job with its reason.
+pub(super) fn state(status: &JobStatus) -> String {
+    match &status.reason {
+        Some(reason) => format!("{}: {reason}", status.state),
+        None => status.state.to_string(),
+    }
+}
+
+/// A checkpoint in a few words.
+pub(super) fn checkpoint(last: &CheckpointStatus) -> String {
+    let mut text = format!("{}: {} ms, {}", last.id, last.duration_ms, output::size(last.bytes));
+    if last.in_flight_bytes > 0 {
+        text += &format!(" ({} in flight)", output::size(last.in_flight_bytes));
+    }
+    if last.unaligned { text + ", unaligned" } else { text }
+}
+
+fn text(detail: &JobDetail) -> String {
+    let JobDetail { status, vertices, .. } = detail;
+    let mut text = String::new();
+    let mut line = |key: &str, value: String| text.push_str(&format!("{key:12} {value}\n"));
+    line("name", status.name.clone());
+    line("state", format!("{}, {}", state(status), output::ago(status.since_ms)));
+    line("attempt", format!("{}, restarted {} times", status.attempt, status.restarts));
+    line("slots", status.slots.to_string());
+    line("submitted", output::ago(status.submitted_at_ms));
+    line("job file", detail.file.clone());
+    line("storage", detail.storage.clone());
+    let (read, written, rate) = (number(status.rows_read), number(status.rows_written), number(status.rows_per_second as u64));
+    line("rows", format!("{read} read, {written} written, {rate} rows/s"));
+    line(
+        "watermark",
+        match detail.watermark {
+            None | Some(i64::MIN) => "none yet".to_owned(),
+            Some(i64::MAX) => "end of input".to_owned(),
+            Some(watermark) => output::time(watermark),
+        },
+    );
+    let last = status
+        .checkpoint
+        .as_ref()
+        .map_or_else(|| "none yet".to_owned(), |last| format!("{}, {}", checkpoint(last), output::ago(last.completed_at_ms)));
+    line("checkpoint", last);
+    line("", format!("{} completed, {} failed in this attempt", detail.checkpoints_completed, detail.checkpoints_failed));
+    if !vertices.is_empty() {
+        let header = ["VERTEX", "KIND", "SUBTASKS", "ROWS IN", "ROWS OUT", "REJECTED", "BUSY", "WAITING", "WORKERS"]
+            .map(str::to_owned)
+            .to_vec();
+        let rows: Vec<Vec<String>> = std::iter::once(header).chain(vertices.iter().map(vertex)).collect();
+        text.push_str(&format!("\n{}", output::table(&rows)));
+    }
+    if !detail.metrics.is_empty() {
+        let rows: Vec<Vec<String>> = detail.metrics.iter().map(|(name, value)| vec![name.clone(), value.to_string()]).collect();
+        text.push_str(&format!("\n{}", output::table(&rows)));
+    }
+    text
+}
+
+fn vertex(vertex: &VertexStatus) -> Vec<String> {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let mut workers: Vec<&str> = vertex.workers.iter().map(String::as_str).collect();
+    workers.sort_unstable();
+    workers.dedup();
+    vec![
+        vertex.uid.clone(),
+        vertex.kind.clone(),
+        vertex.parallelism.to_string(),
+        number(vertex.rows_in),
+        number(vertex.rows_out),
+        number(vertex.rows_rejected),
+        percent(vertex.busy),
+        percent(vertex.backpressured),
+        workers.join(", "),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::CheckpointId;
+
+    #[test]
+    fn events_and_checkpoints_are_one_line_each() {
+        let event = JobEvent {
+            number: 1,
+            at_ms: 1_772_406_000_000,
+            level: EventLevel::Warning,
+            kind: "worker-lost".to_owned(),
+            message: "worker w2 is gone".to_owned(),
+        };
+        assert_eq!(event_line(&event), "2026-03-01T23:00:00Z  worker-lost           warning: worker w2 is gone");
+        let mut last = CheckpointStatus {
+            id: CheckpointId(7),
+            duration_ms: 40,
+            bytes: 2048,
+            in_flight_bytes: 0,
+            unaligned: false,
+            completed_at_ms: 0,
+        };
+        assert_eq!(checkpoint(&last), "7: 40 ms, 2.0 KiB");
+        (last.in_flight_bytes, last.unaligned) = (1024, true);
+        assert_eq!(checkpoint(&last), "7: 40 ms, 2.0 KiB (1.0 KiB in flight), unaligned");
+    }
+}

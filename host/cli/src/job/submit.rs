@@ -1,0 +1,171 @@
+//! `weir job submit`: checks a job here, brings the cluster the components that it lacks, and gives it the job.
+//!
+//! Which bytes `name@version` stands for: the cluster's, where it has one, and otherwise those of the store of this machine,
+//! which are then pushed under that name. Where both have one and they differ, nothing is submitted: the job would not run
+//! what was tried here.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use weir_model::Digest;
+use weir_plan::ComponentRef;
+use weir_protocol::api::{ComponentStatus, JobSubmission};
+
+use super::watch::{self, Until};
+use crate::client::{Client, ClusterArgs};
+use crate::failure::{Exit, Failure};
+use crate::global::Global;
+use crate::job_file::{JobFile, JobFileArgs};
+use crate::job_spec::{self, Found};
+use crate::store::{self, ComponentStore, short};
+use crate::{Native, output};
+
+/// `weir job submit`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    file: JobFileArgs,
+    /// Forget what a job of this name processed before, and start over
+    #[arg(long)]
+    fresh: bool,
+    /// Go on although the last checkpoint has state of an operator that the job file no longer names; that state is dropped
+    #[arg(long)]
+    allow_dropped_state: bool,
+    /// Show how the job is doing until it is over
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+pub(super) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
+    let client = Client::new(args.cluster.target_or_local(global)?)?;
+    let there = client.components()?;
+    let store = ComponentStore::open(&global.data_dir);
+    let mut find = |component: &ComponentRef, folder: &Path| find(component, folder, &there, &store);
+    // Workers share the folder of the job file, if they share anything.
+    let dead_letters = |file: &JobFile| file.folder.join("dead-letter").join(&file.job.name);
+    let (spec, job, bytes) = job_spec::job_spec(&args.file, &mut find, &Native::new(), &dead_letters, global)?;
+    weir_worker::check_connectors(&job, Path::new(&spec.job_dir))?;
+    upload(&client, &spec.components, &bytes, global)?;
+    let submission = JobSubmission { spec, fresh: args.fresh, allow_dropped_state: args.allow_dropped_state };
+    let after = watch::last_event(&client, &job.name).unwrap_or(0);
+    let status = client.submit(&submission)?;
+    if args.wait {
+        global.note(&format!("{} is submitted", status.name));
+        return watch::execute(client, &job.name, after, Until::Over, global);
+    }
+    super::told(
+        &status,
+        &format!("is submitted ({}); `weir job show {}` says how it is doing", status.state, status.name),
+        global,
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(component: &ComponentRef, folder: &Path, there: &[ComponentStatus], store: &ComponentStore) -> Result<Found, Failure> {
+    let here = store::resolve(store, component, folder);
+    let ComponentRef::Named { name, version } = component else {
+        let found = here?;
+        return Ok(Found { digest: found.digest, name: found.name, bytes: Some(found.bytes) });
+    };
+    let cluster = there.iter().find(|other| other.name == *name && other.version == *version);
+    match (here, cluster) {
+        (Ok(here), Some(cluster)) if here.digest != cluster.digest => {
+            let (ours, theirs) = (here.digest.to_string(), cluster.digest.to_string());
+            let message = format!(
+                "{name}@{version} stands for other bytes on the cluster (digest {}) than in the store of this machine ({})",
+                short(&theirs),
+                short(&ours)
+            );
+            let hint = format!(
+                "give yours a new version and name that in the job file, or let go of it: weir component rm --local {name}@{version}"
+            );
+            Err(Failure::new("E0021", Exit::Refused, message).hint(hint))
+        }
+        (_, Some(cluster)) => Ok(Found { digest: cluster.digest, name: format!("{name}@{version}"), bytes: None }),
+        (Ok(here), None) => Ok(Found { digest: here.digest, name: here.name, bytes: Some(here.bytes) }),
+        (Err(missing), None) => Err(Failure { message: format!("{}, nor on the cluster", missing.message), ..missing }),
+    }
+}
+
+/// Pushes what the cluster does not have, under the name the job file has for it.
+fn upload(
+    client: &Client,
+    pins: &BTreeMap<String, weir_protocol::ComponentPin>,
+    bytes: &BTreeMap<Digest, Vec<u8>>,
+    global: &Global,
+) -> Result<(), Failure> {
+    for (reference, pin) in pins {
+        let Some(bytes) = bytes.get(&pin.digest) else { continue };
+        // What has a name is pushed under it even if the bytes are there, so that others find it.
+        let name = reference.split_once('@').filter(|_| *reference == pin.name);
+        if name.is_none() && client.has_component(pin.digest)? {
+            continue;
+        }
+        let mut progress = Progress::new(&pin.name, bytes.len() as u64, global);
+        client.push(bytes, pin.digest, name, &mut |sent| progress.sent(sent))?;
+        progress.end();
+    }
+    Ok(())
+}
+
+/// One line about an upload, kept up to date on a terminal.
+struct Progress<'a> {
+    name: &'a str,
+    total: u64,
+    shown: Option<u64>,
+    global: &'a Global,
+}
+
+impl<'a> Progress<'a> {
+    fn new(name: &'a str, total: u64, global: &'a Global) -> Progress<'a> {
+        Progress { name, total, shown: None, global }
+    }
+
+    fn sent(&mut self, sent: u64) {
+        let percent = sent * 100 / self.total.max(1);
+        if self.global.quiet || !std::io::stderr().is_terminal() || self.shown == Some(percent) {
+            return;
+        }
+        self.shown = Some(percent);
+        let mut err = std::io::stderr().lock();
+        let _ = write!(err, "\r\x1b[2Kuploading {}: {percent} % of {}", self.name, output::size(self.total));
+        let _ = err.flush();
+    }
+
+    fn end(self) {
+        if self.shown.is_some() {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[2K");
+        }
+        self.global.note(&format!("uploaded {} ({})", self.name, output::size(self.total)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn the_clusters_bytes_count_and_others_under_the_same_name_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ComponentStore::open(folder.path());
+        let named = ComponentRef::Named { name: "count".to_owned(), version: "1.0.0".to_owned() };
+        let there = |bytes: &[u8]| {
+            let (name, version) = ("count".to_owned(), "1.0.0".to_owned());
+            [ComponentStatus { name, version, digest: store::digest_of(bytes), size_bytes: 3, pushed_at_ms: 0 }]
+        };
+        let missing = find(&named, folder.path(), &[], &store).unwrap_err();
+        assert!(missing.number == "E0020" && missing.message.ends_with("nor on the cluster"), "{missing}");
+        let found = find(&named, folder.path(), &there(b"one"), &store).unwrap();
+        assert_eq!((found.digest, found.bytes), (store::digest_of(b"one"), None));
+        store.push(b"one", "count", "1.0.0").unwrap();
+        assert_eq!(find(&named, folder.path(), &there(b"one"), &store).unwrap().bytes, None);
+        assert_eq!(find(&named, folder.path(), &[], &store).unwrap().bytes.as_deref(), Some(&b"one"[..]));
+        let refused = find(&named, folder.path(), &there(b"two"), &store).unwrap_err();
+        assert_eq!((refused.number.as_ref(), refused.exit), ("E0021", Exit::Refused));
+    }
+}

@@ -1,0 +1,130 @@
+//! `weir worker`: a process that runs tasks for a coordinator; and the list of a cluster's workers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use weir_protocol::api::WorkerStatus;
+use weir_sandbox::{Sandbox, SandboxOptions, Tracking};
+use weir_worker::agent::{self, AgentOptions, Shutdown};
+use weir_worker::{BuiltinConnectors, UrlStorages};
+
+use crate::Native;
+use crate::client::{Client, ClusterArgs};
+use crate::failure::{Exit, Failure};
+use crate::global::Global;
+use crate::output;
+
+/// `weir worker`.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Where the coordinator listens for workers: the address of its --listen
+    #[arg(long, value_name = "HOST:PORT", required = true)]
+    coordinator: Vec<String>,
+    /// Folder of this node's certificate, as `weir cluster add-node` makes it
+    #[arg(long, value_name = "DIR", required = true)]
+    identity: Option<PathBuf>,
+    /// Subtasks of each chain that may run here [default: the number of CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    slots: Option<u32>,
+    /// Where other workers connect to (UDP, and TCP beside it); port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
+    listen: SocketAddr,
+    /// What other workers are told to connect to [default: the address from which it reaches the coordinator]
+    #[arg(long, value_name = "HOST:PORT")]
+    advertise: Option<String>,
+}
+
+/// Commands about workers.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// List the cluster's workers
+    Ls {
+        #[command(flatten)]
+        cluster: ClusterArgs,
+    },
+}
+
+pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::Result<ExitCode> {
+    if let Some(Command::Ls { cluster }) = args.command {
+        list(&Client::new(cluster.target_or_local(global)?)?, global)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sandbox = Sandbox::new(SandboxOptions {
+        cache: Some(global.data_dir.join("compiled")),
+        tracking: Tracking::Auto,
+        epoch_interruption: true,
+    })
+    .map_err(|error| Failure::new("E0030", Exit::Failed, format!("cannot start the sandbox: {error}")))?;
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1));
+    let options = AgentOptions {
+        identity_dir: args.identity.unwrap_or_default(),
+        listen: args.listen,
+        advertise: args.advertise,
+        coordinators: args.coordinator,
+        slots: args.slots.unwrap_or(cpus),
+        cache_dir: global.data_dir.join("fetched"),
+        sandbox,
+        connectors: Arc::new(BuiltinConnectors),
+        storages: Arc::new(UrlStorages),
+        native: native.clone(),
+        network: None,
+    };
+    let shutdown = Shutdown::default();
+    listen(shutdown.clone(), global)?;
+    global.note(&format!("worker with {} slots for the coordinator at {}", options.slots, options.coordinators.join(", ")));
+    agent::run(options, &shutdown).map_err(|error| Failure::new("E0059", Exit::Failed, error.to_string()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A signal ends the worker; its jobs go on elsewhere from their last checkpoint. A second one ends the process at once.
+fn listen(shutdown: Shutdown, global: &Global) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let (quiet, colour) = (global.quiet, global.colour);
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let mut signals = signals.forever();
+        signals.next();
+        if !quiet {
+            output::message("ending; jobs go on from their last checkpoint, on the workers that are left", colour);
+        }
+        shutdown.request();
+        signals.next();
+        std::process::exit(130);
+    })?;
+    Ok(())
+}
+
+fn list(client: &Client, global: &Global) -> anyhow::Result<()> {
+    let workers = client.workers()?;
+    if global.json {
+        return output::print_json(&workers);
+    }
+    if workers.is_empty() {
+        global.note("no worker has connected yet; `weir worker --coordinator HOST:PORT --identity DIR` starts one");
+        return Ok(());
+    }
+    output::print(&table(&workers))
+}
+
+/// Workers as a table.
+pub(crate) fn table(workers: &[WorkerStatus]) -> String {
+    let header = ["WORKER", "STATE", "SINCE", "SLOTS", "ADDRESS", "VERSION", "JOBS"].map(str::to_owned).to_vec();
+    let rows = workers.iter().map(|worker| {
+        vec![
+            worker.name.clone(),
+            if worker.alive { "connected" } else { "lost" }.to_owned(),
+            output::ago(worker.since_ms),
+            format!("{} of {} used", worker.slots_used, worker.slots),
+            worker.address.clone(),
+            worker.version.clone(),
+            worker.jobs.join(", "),
+        ]
+    });
+    output::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>())
+}
