@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use quinn::{RecvStream, SendStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use weir_model::limits::{CONTROL_MESSAGE_BYTES_MAX, CONTROL_QUEUE_BYTES_MAX, CONTROL_QUEUE_MESSAGES_MAX};
 
 use crate::link::Link;
@@ -15,7 +15,8 @@ use crate::{ConnectionMetrics, Peer, TransportError};
 
 const PREFIX_BYTES: usize = 4;
 
-/// A connection for messages. Closed when all of its parts are dropped; what was queued but not sent by then is lost.
+/// A connection for messages. Closed when all of its parts are dropped; what was queued but not received by then is lost:
+/// [`finish`](ControlSender::finish) first where that matters.
 #[derive(Debug)]
 pub struct Control {
     sender: ControlSender,
@@ -47,6 +48,8 @@ pub struct ControlReceiver {
 #[derive(Debug)]
 enum Entry {
     Message(Bytes),
+    /// Nothing follows. Answered when the peer has received everything.
+    Finish(oneshot::Sender<()>),
     #[cfg(test)]
     Raw(Bytes),
 }
@@ -130,6 +133,15 @@ impl ControlSender {
         }
     }
 
+    /// Sends what is queued, and nothing after it: further sends fail, also those of clones. Resolves when the peer has
+    /// received everything, which does not mean that it was read. Cancelling does not undo it.
+    pub async fn finish(&self) -> Result<(), TransportError> {
+        let (answer, received) = oneshot::channel();
+        let room = self.room.clone().acquire_many_owned(0).await.map_err(|_| self.link.closed_now())?;
+        self.queue.send((Entry::Finish(answer), room)).await.map_err(|_| self.link.closed_now())?;
+        received.await.map_err(|_| self.link.closed_now())
+    }
+
     /// Bytes instead of a message, as a broken peer may send them: they become the length and the start of the next one.
     #[cfg(test)]
     pub(crate) async fn send_unchecked(&self, bytes: Bytes) {
@@ -168,6 +180,14 @@ impl ControlSender {
 async fn write(mut stream: SendStream, mut messages: mpsc::Receiver<(Entry, OwnedSemaphorePermit)>) {
     while let Some((entry, _room)) = messages.recv().await {
         let mut chunks = match entry {
+            Entry::Finish(answer) => {
+                drop(messages);
+                if stream.finish().is_ok() && matches!(stream.stopped().await, Ok(None)) {
+                    // Whoever asked may have gone.
+                    let _ = answer.send(());
+                }
+                return;
+            }
             Entry::Message(message) => [Bytes::copy_from_slice(&(message.len() as u32).to_le_bytes()), message],
             #[cfg(test)]
             Entry::Raw(bytes) => [bytes, Bytes::new()],

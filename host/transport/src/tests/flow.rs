@@ -123,6 +123,25 @@ async fn a_full_queue_of_messages_says_so_and_gives_the_message_back() {
 }
 
 #[tokio::test]
+async fn the_last_words_arrive_before_a_connection_is_closed() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.endpoint("a"), cluster.endpoint("b"));
+    for _ in 0..20 {
+        let (ours, theirs) = soon("control", control(&a, &b)).await;
+        let (sender, receiver) = ours.split();
+        let (_theirs, mut messages) = theirs.split();
+        let last = Bytes::from(vec![7; 300_000]);
+        sender.try_send(last.clone()).unwrap();
+        let (finished, received) = tokio::join!(soon("finish", sender.finish()), soon("message", messages.recv()));
+        finished.unwrap();
+        assert_eq!(received.unwrap(), last);
+        assert!(matches!(sender.try_send(last), Err(TrySend::Failed(_))));
+        drop((sender, receiver));
+        soon("end", messages.recv()).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
 async fn a_message_over_the_limit_is_refused_on_either_side_and_names_the_peer() {
     let cluster = Cluster::new();
     let (a, b) = (cluster.endpoint("a"), cluster.endpoint("b"));
