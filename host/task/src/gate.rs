@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// The time by which the gate measures how fast its channels are read. A task's gate has the task's clock.
-    pub(crate) fn set_clock(&mut self, clock: Arc<dyn Clock>) {
+    pub fn set_clock(&mut self, clock: Arc<dyn Clock>) {
         self.clock = clock;
     }
 

@@ -10,6 +10,7 @@ mod clock;
 mod dead_letter;
 mod error;
 mod gate;
+pub mod in_flight;
 mod operator;
 mod report;
 mod router;

@@ -12,6 +12,7 @@ use weir_plan::{CheckpointMode, Exchange, OnError, OperatorSpec, Port, SourceSpe
 use weir_protocol::{Failure, FailureKind};
 use weir_sandbox::{InstanceLimits, OperatorContext, SandboxError, Template};
 use weir_storage::{InFlightState, InstanceState, OperatorState, Segment, StorageError, SubtaskState, instance_id};
+use weir_task::in_flight::{self, Place};
 use weir_task::{
     Clock, HeadSpec, InstanceFactory, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, SystemClock,
     Task, TaskHandle, TaskSpec, TaskStats, VertexStats,
@@ -19,7 +20,6 @@ use weir_task::{
 
 use super::channels::{Channels, Ports, targets};
 use super::host::{Metrics, OperatorHost};
-use super::in_flight::{self, Place};
 use super::meters::{Meters, TaskMeter};
 use super::persist::{InstanceKey, OfTask, Origin, Origins, Persister, StoredInstance, again, failure};
 use super::prepare::{PreparedJob, unusable};
@@ -244,7 +244,8 @@ impl Deployer<'_> {
                 });
                 // An edge that the job no longer has: its rows were given up with --allow-dropped-state.
                 let Some(edge) = edge else { continue };
-                let share = in_flight::share(edge, job.is_keyed(vertex), in_flight, then_place, now);
+                let groups = in_flight.groups.map(|(start, end)| KeyGroupRange { start, end });
+                let share = in_flight::share(edge.exchange, job.is_keyed(vertex), groups, then_place, now);
                 if share == in_flight::Share::None {
                     continue;
                 }

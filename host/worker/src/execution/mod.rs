@@ -1,13 +1,12 @@
 //! One execution of a job on this worker: a thread that carries out what the coordinator says, step by step.
 //!
 //! `voice.rs` is the way back to the coordinator, and remembers what was said. `prepare.rs` reads the job and takes its components
-//! in; `deploy.rs` restores and builds; `channels.rs` makes gates and routers; `in_flight.rs` says which restored rows belong
-//! where; `persist/` makes snapshots durable; `tasks.rs` starts and ends threads.
+//! in; `deploy.rs` restores and builds; `channels.rs` makes gates and routers; `persist/` makes snapshots durable;
+//! `tasks.rs` starts and ends threads.
 
 mod channels;
 mod deploy;
 mod host;
-mod in_flight;
 mod meters;
 mod persist;
 mod prepare;

@@ -6,19 +6,19 @@
 
 use weir_channel::Frame;
 use weir_model::{KeyGroupRange, KeyedBatch};
-use weir_plan::{Edge, Exchange};
-use weir_storage::InFlightState;
-use weir_task::RestoredInFlight;
+use weir_plan::Exchange;
+
+use crate::build::RestoredInFlight;
 
 /// A subtask, now or when the checkpoint was taken.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub struct Place {
     /// Its index.
-    pub(super) subtask: u32,
+    pub subtask: u32,
     /// Number of subtasks.
-    pub(super) parallelism: u32,
+    pub parallelism: u32,
     /// Number of key groups of the job.
-    pub(super) key_groups: u16,
+    pub key_groups: u16,
 }
 
 impl Place {
@@ -29,7 +29,7 @@ impl Place {
 
 /// What a subtask has to take of rows that were in flight to an earlier subtask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
+pub enum Share {
     /// Nothing.
     None,
     /// Everything, for the instances of these key groups where it is said.
@@ -38,17 +38,18 @@ pub(super) enum Share {
     Groups(KeyGroupRange),
 }
 
-/// The share of `now` in what was in flight to `then`. `keyed`: the receiving operator has an instance per key group.
-pub(super) fn share(edge: &Edge, keyed: bool, state: &InFlightState, then: Place, now: Place) -> Share {
+/// The share of `now` in what was in flight to `then` over an edge of this exchange. `keyed`: the receiving operator has an
+/// instance per key group. `groups`: those that rows for every instance still had to reach, where not all of `then`'s.
+pub fn share(exchange: Exchange, keyed: bool, groups: Option<KeyGroupRange>, then: Place, now: Place) -> Share {
     let same = then.parallelism == now.parallelism;
-    match edge.exchange {
+    match exchange {
         Exchange::Hash => match then.groups().intersection(now.groups()) {
             Some(_) if same => Share::All(None),
             Some(groups) => Share::Groups(groups),
             None => Share::None,
         },
         Exchange::Broadcast if keyed => {
-            let reach = state.groups.map_or_else(|| then.groups(), |(start, end)| KeyGroupRange { start, end });
+            let reach = groups.unwrap_or_else(|| then.groups());
             match reach.intersection(now.groups()) {
                 Some(groups) => Share::All(Some(groups)),
                 None => Share::None,
@@ -62,7 +63,7 @@ pub(super) fn share(edge: &Edge, keyed: bool, state: &InFlightState, then: Place
 }
 
 /// Takes a share of frames.
-pub(super) fn take(share: Share, input: u32, frames: Vec<Frame>) -> Option<RestoredInFlight> {
+pub fn take(share: Share, input: u32, frames: Vec<Frame>) -> Option<RestoredInFlight> {
     let (groups, frames) = match share {
         Share::None => return None,
         Share::All(groups) => (groups, frames),
@@ -80,19 +81,8 @@ pub(super) fn take(share: Share, input: u32, frames: Vec<Frame>) -> Option<Resto
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_plan::Port;
-    use weir_storage::Segment;
 
     const KEY_GROUPS: u16 = 12;
-
-    fn edge(exchange: Exchange) -> Edge {
-        Edge { from: 0, port: Port::Output(0), to: 1, input: 0, exchange }
-    }
-
-    fn state(groups: Option<(u16, u16)>) -> InFlightState {
-        let frames = Segment { file: String::new(), offset: 0, length: 0, checksum: String::new() };
-        InFlightState { from: "a".into(), output: Some(0), input: 0, sender: 0, groups, rows: 1, frames }
-    }
 
     fn place(subtask: u32, parallelism: u32) -> Place {
         Place { subtask, parallelism, key_groups: KEY_GROUPS }
@@ -105,8 +95,7 @@ mod tests {
         for (before, after) in CHANGES {
             for old in 0..before {
                 let then = place(old, before);
-                let takes = |new: u32, group: u16| match share(&edge(Exchange::Hash), true, &state(None), then, place(new, after))
-                {
+                let takes = |new: u32, group: u16| match share(Exchange::Hash, true, None, then, place(new, after)) {
                     Share::None => false,
                     Share::All(_) => true,
                     Share::Groups(groups) => groups.contains(group),
@@ -127,10 +116,11 @@ mod tests {
                 let all = then.groups();
                 // Half of them have had it already.
                 let left = (all.start + (all.end - all.start) / 2, all.end);
-                for (state, reach) in [(state(None), (all.start, all.end)), (state(Some(left)), left)] {
+                for (groups, reach) in [(None, (all.start, all.end)), (Some(KeyGroupRange { start: left.0, end: left.1 }), left)]
+                {
                     let mut reached = vec![0; usize::from(KEY_GROUPS)];
                     for new in 0..after {
-                        match share(&edge(Exchange::Broadcast), true, &state, then, place(new, after)) {
+                        match share(Exchange::Broadcast, true, groups, then, place(new, after)) {
                             Share::All(Some(groups)) => {
                                 (groups.start..groups.end).for_each(|group| reached[usize::from(group)] += 1);
                             }
@@ -150,7 +140,7 @@ mod tests {
         for (before, after) in CHANGES {
             for exchange in [Exchange::Rebalance, Exchange::Forward] {
                 for old in 0..before {
-                    let share = |new| share(&edge(exchange), false, &state(None), place(old, before), place(new, after));
+                    let share = |new| share(exchange, false, None, place(old, before), place(new, after));
                     assert_eq!((0..after).filter(|new| share(*new) == Share::All(None)).count(), 1);
                 }
             }
