@@ -1,13 +1,14 @@
 //! What the processes of a cluster say to each other: messages between coordinator and workers, and between workers;
 //! what people submit and are shown over the HTTP API.
 //!
-//! Owns shapes and their encoding. Never opens a connection, never decides anything. Every message of an execution carries
+//! Owns shapes and their encoding, and what follows from them alone (`manifest`). Never opens a connection, never decides anything. Every message of an execution carries
 //! its job and attempt, so that whatever is older can be refused where it arrives.
 
 pub mod api;
 mod codec;
 mod command;
 mod job;
+pub mod manifest;
 mod peer;
 mod progress;
 mod report;

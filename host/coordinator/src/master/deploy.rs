@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_model::{Attempt, CheckpointId};
 use weir_plan::{Job, Topology, VertexKind};
+use weir_protocol::manifest::edges_apart;
 use weir_protocol::{
     Command, Execution as ExecutionId, Failure, FailureKind, JobSpec, Placement, Prepare, Report, WorkerProgress,
 };
@@ -13,7 +14,7 @@ use weir_storage::{JobStorage, Manifest, ManifestKind, Segment};
 
 use super::drive::Driver;
 use super::keeper::Keeper;
-use super::restore::{Wanted, choose, edges_apart};
+use super::restore::{Wanted, choose};
 use super::{Ended, History, Master};
 use crate::{Adopted, Begun, JobError, Notice, Slots, Told, Wish};
 

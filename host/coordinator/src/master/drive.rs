@@ -8,12 +8,12 @@ use serde_json::Value;
 use weir_checkpoint::align::DeclineReason;
 use weir_checkpoint::coordinator::{AbortReason, Action, CompletionKind, Config, Coordinator, Event};
 use weir_model::{BarrierKind, CheckpointId, TaskId};
+use weir_protocol::manifest::{Header, assemble};
 use weir_protocol::{Acknowledgement, Command, Commits, Report, WorkerId};
 use weir_storage::{JobStorage, Manifest, ManifestKind};
 
 use super::deploy::{Deployed, failed};
 use super::keeper::{Keeper, Written};
-use super::manifest::{Header, assemble};
 use super::meters::{CheckpointCounts, Meters};
 use super::restore::{Wanted, choose};
 use super::{Ended, History, Master, wall_ms};

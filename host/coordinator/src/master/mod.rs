@@ -1,13 +1,12 @@
 //! The master of one job: executions, one after the other, each from the last checkpoint.
 //!
 //! `deploy.rs` brings an execution into being, step by step on all its workers; `drive.rs` runs it: feeds the checkpoint machine
-//! with what workers report, and does what it says; `restore.rs` chooses the checkpoint to start from; `manifest.rs` and
-//! `keeper.rs` make checkpoints count. What is here decides what follows the end of an execution.
+//! with what workers report, and does what it says; `restore.rs` chooses the checkpoint to start from; `keeper.rs`
+//! makes checkpoints count. What is here decides what follows the end of an execution.
 
 mod deploy;
 mod drive;
 mod keeper;
-mod manifest;
 mod meters;
 mod restore;
 

@@ -47,21 +47,6 @@ pub(super) fn choose(storage: &JobStorage, skip: &[u64], unusable: &mut Vec<Unus
     )))
 }
 
-/// Edges on which something was in flight although both ends would now be in one task.
-pub(super) fn edges_apart(job: &Job, manifest: &Manifest) -> Vec<usize> {
-    let in_flight = |edge: &weir_plan::Edge| {
-        let state = manifest.operators.get(&job.vertices[edge.to].uid);
-        let all = state.into_iter().flat_map(|state| &state.subtasks).flat_map(|subtask| &subtask.in_flight);
-        let output = match edge.port {
-            Port::Output(number) => Some(number),
-            Port::DeadLetter => None,
-        };
-        let from = &job.vertices[edge.from].uid;
-        all.into_iter().any(|one| one.from == *from && one.output == output && one.input == edge.input)
-    };
-    (0..job.edges.len()).filter(|&edge| job.edge_is_chained(edge) && in_flight(&job.edges[edge])).collect()
-}
-
 impl Wanted<'_> {
     /// Checks that the job may go on from a checkpoint: state belongs to an operator's uid, images to a component's digest
     /// and configuration.

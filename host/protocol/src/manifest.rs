@@ -1,24 +1,30 @@
-//! The manifest of a checkpoint from the acknowledgements of its tasks.
+//! The manifest of a checkpoint from the acknowledgements of its tasks, and what a job has to know of one to go on from it.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use weir_model::{Attempt, CheckpointId};
-use weir_plan::{Job, Topology, VertexKind};
-use weir_protocol::{Acknowledgement, JobSpec};
+use weir_plan::{Job, Port, Topology, VertexKind};
 use weir_storage::{ComponentState, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment, SubtaskState};
 
+use crate::{Acknowledgement, JobSpec};
+
 /// What a manifest says besides the state.
-pub(super) struct Header {
-    pub(super) attempt: Attempt,
-    pub(super) checkpoint: CheckpointId,
-    pub(super) kind: ManifestKind,
-    pub(super) triggered_at_ms: u64,
-    pub(super) completed_at_ms: u64,
+pub struct Header {
+    /// The execution.
+    pub attempt: Attempt,
+    /// The checkpoint.
+    pub checkpoint: CheckpointId,
+    /// Why it was taken.
+    pub kind: ManifestKind,
+    /// When it was triggered, in milliseconds since the Unix epoch.
+    pub triggered_at_ms: u64,
+    /// When its last task had stored its part.
+    pub completed_at_ms: u64,
 }
 
 /// Puts a manifest together.
-pub(super) fn assemble(
+pub fn assemble(
     spec: &JobSpec,
     job: &Job,
     topology: &Topology,
@@ -90,4 +96,19 @@ fn add(operators: &mut BTreeMap<String, OperatorState>, job: &Job, topology: &To
             state.committables.clone_from(&sink.committables);
         }
     }
+}
+
+/// Edges on which something was in flight although both ends would now be in one task.
+pub fn edges_apart(job: &Job, manifest: &Manifest) -> Vec<usize> {
+    let in_flight = |edge: &weir_plan::Edge| {
+        let state = manifest.operators.get(&job.vertices[edge.to].uid);
+        let all = state.into_iter().flat_map(|state| &state.subtasks).flat_map(|subtask| &subtask.in_flight);
+        let output = match edge.port {
+            Port::Output(number) => Some(number),
+            Port::DeadLetter => None,
+        };
+        let from = &job.vertices[edge.from].uid;
+        all.into_iter().any(|one| one.from == *from && one.output == output && one.input == edge.input)
+    };
+    (0..job.edges.len()).filter(|&edge| job.edge_is_chained(edge) && in_flight(&job.edges[edge])).collect()
 }
