@@ -3,11 +3,15 @@
 //! A sending task puts frames into a gate of one channel that the network empties; a receiving task has a sender in its gate
 //! that the network feeds. So tasks never know where the other end of a channel is.
 
+mod quic;
+
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 use weir_protocol::{Execution, WorkerAddress};
 use weir_task::{Announcer, Gate, Sender, Wake};
+
+pub use quic::QuicNetwork;
 
 /// Wakes the async task that serves one end of a channel.
 #[derive(Debug, Default)]
