@@ -50,7 +50,7 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
         default_storage: absolute(&args.checkpoints)?,
         inspect: Arc::new(|bytes| weir_sandbox::inspect(bytes).map(drop).map_err(|error| error.to_string())),
     })
-    .map_err(|error| Failure::new("E0059", Exit::Failed, error.to_string()))?;
+    .map_err(|error| Failure::new("E0058", Exit::Failed, error.to_string()))?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(API_THREADS).thread_name("api").enable_all().build()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -110,7 +110,7 @@ fn of_api(error: &ApiError) -> Failure {
     let (number, exit) = match error {
         ApiError::Unprotected { .. } => ("E0053", Exit::Usage),
         ApiError::Token { .. } => ("E0051", Exit::Usage),
-        _ => ("E0059", Exit::Failed),
+        _ => ("E0058", Exit::Failed),
     };
     let failure = Failure::new(number, exit, error.to_string());
     error.hint().into_iter().fold(failure, |failure, hint| failure.hint(hint))

@@ -74,12 +74,11 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
         connectors: Arc::new(BuiltinConnectors),
         storages: Arc::new(UrlStorages),
         native: native.clone(),
-        network: None,
     };
     let shutdown = Shutdown::default();
     listen(shutdown.clone(), global)?;
     global.note(&format!("worker with {} slots for the coordinator at {}", options.slots, options.coordinators.join(", ")));
-    agent::run(options, &shutdown).map_err(|error| Failure::new("E0059", Exit::Failed, error.to_string()))?;
+    agent::run(options, &shutdown).map_err(|error| Failure::new("E0058", Exit::Failed, error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 

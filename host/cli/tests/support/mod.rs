@@ -1,8 +1,12 @@
 //! The built binary, each test in a folder of its own.
 #![allow(dead_code, reason = "not every test file uses all of it")]
 
+pub(crate) mod cluster;
+
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Where crates of tests are built: kept from run to run, and not the folder that this workspace's own builds lock.
 pub(crate) const TARGET_DIR: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/built-by-weir");
@@ -50,7 +54,16 @@ impl World {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(arguments).current_dir(self.folder.path());
-        for variable in ["WEIR_CONFIG", "WEIR_COLOR", "WEIR_LOG", "XDG_DATA_HOME"] {
+        for variable in [
+            "WEIR_CONFIG",
+            "WEIR_COLOR",
+            "WEIR_LOG",
+            "XDG_DATA_HOME",
+            "WEIR_COORDINATOR",
+            "WEIR_TOKEN",
+            "WEIR_TOKEN_FILE",
+            "WEIR_CA",
+        ] {
             command.env_remove(variable);
         }
         command.env("XDG_CONFIG_HOME", self.path("config"));
@@ -94,4 +107,57 @@ fn component(number: u32) -> Vec<u8> {
          (instance $lifecycle) (export \"weir:operator/lifecycle@0.1.0\" (instance $lifecycle)))"
     );
     wat::parse_str(text).expect("a component")
+}
+
+/// Waits until something holds.
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process has a handler for SIGINT.
+pub(crate) fn handles_interrupts(pid: i32) -> bool {
+    const SIGINT: u32 = 2;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (SIGINT - 1)) != 0
+}
+
+/// A process that runs until it is told to end.
+pub(crate) struct Daemon {
+    child: Child,
+    /// What it said when it was ready.
+    pub(crate) line: serde_json::Value,
+}
+
+impl Daemon {
+    /// A coordinator with a data folder of its own, ready.
+    pub(crate) fn coordinator(world: &World, identity: &str, api: &str, data: &str) -> Daemon {
+        let flags =
+            ["--json", "coordinator", "--identity", identity, "--listen", "127.0.0.1:0", "--checkpoints", "cp", "--api", api];
+        let mut command = world.command(&flags);
+        let mut child = command.env("WEIR_DATA_DIR", world.path(data)).stdout(Stdio::piped()).spawn().expect("weir starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+        let line = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        Daemon { child, line }
+    }
+
+    /// Asks it to end; its exit code.
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(told.is_ok_and(|status| status.success()));
+        self.child.wait().expect("its end").code()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
