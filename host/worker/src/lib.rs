@@ -13,6 +13,6 @@ mod worker;
 mod tests;
 
 pub use execution::{ConnectorLine, check_connectors, describe_connectors};
-pub use network::{Inbound, Network, OnLost, Outbound, PeerLost, RoomWake};
+pub use network::{Inbound, Network, OnLost, Outbound, PeerLost, QuicNetwork, RoomWake};
 pub use options::{BuiltinConnectors, ComponentSource, Connectors, Reports, Storages, UrlStorages, WorkerOptions};
 pub use worker::Worker;

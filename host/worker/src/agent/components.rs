@@ -1,0 +1,174 @@
+//! Components, from the coordinator and from the disk.
+//!
+//! `<cache folder>/<digest>.wasm`: bytes that were fetched before. They are used only if they still have their digest.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use weir_model::Digest;
+use weir_model::limits::COMPONENT_BYTES_MAX;
+use weir_protocol::Report;
+use weir_storage::{digest_of, write_whole};
+
+use super::outbox::Outbox;
+use crate::{ComponentSource, Reports};
+
+/// How long a component may not make any progress before whoever waits for it gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Gets components from the coordinator; each only once.
+pub(super) struct FetchedComponents {
+    folder: PathBuf,
+    outbox: Arc<Outbox>,
+    patience: Duration,
+    wanted: Mutex<BTreeMap<Digest, Fetch>>,
+    changed: Condvar,
+}
+
+/// A component that somebody waits for.
+struct Fetch {
+    waiting: usize,
+    bytes: Vec<u8>,
+    touched: Instant,
+    end: Option<Result<Arc<Vec<u8>>, String>>,
+}
+
+impl Fetch {
+    fn new() -> Fetch {
+        Fetch { waiting: 0, bytes: Vec::new(), touched: Instant::now(), end: None }
+    }
+}
+
+impl FetchedComponents {
+    /// Uses a folder, which is made if it does not exist.
+    pub(super) fn new(folder: &Path, outbox: Arc<Outbox>) -> io::Result<FetchedComponents> {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot make {}: {error}", folder.display())))?;
+        Ok(FetchedComponents {
+            folder: folder.to_owned(),
+            outbox,
+            patience: PATIENCE,
+            wanted: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_patience(mut self, patience: Duration) -> FetchedComponents {
+        self.patience = patience;
+        self
+    }
+
+    fn path(&self, digest: Digest) -> PathBuf {
+        self.folder.join(format!("{digest}.wasm"))
+    }
+
+    fn cached(&self, digest: Digest) -> Option<Vec<u8>> {
+        let bytes = std::fs::read(self.path(digest)).ok()?;
+        if digest_of(&bytes) == digest {
+            return Some(bytes);
+        }
+        tracing::warn!(path = %self.path(digest).display(), "a cached component is damaged; it is fetched again");
+        None
+    }
+
+    /// There is a new connection: what is still missing is asked for again, from its start.
+    pub(super) fn connected(&self) {
+        for (digest, fetch) in self.wanted.lock().iter_mut().filter(|(_, fetch)| fetch.end.is_none()) {
+            fetch.bytes.clear();
+            fetch.touched = Instant::now();
+            self.outbox.report(Report::Need { digest: *digest });
+        }
+    }
+
+    /// A part has come.
+    pub(super) fn part(&self, digest: Digest, offset: u64, total: u64, part: &[u8]) {
+        let mut wanted = self.wanted.lock();
+        let Some(fetch) = wanted.get_mut(&digest).filter(|fetch| fetch.end.is_none()) else { return };
+        let after = fetch.bytes.len() + part.len();
+        if offset != fetch.bytes.len() as u64 || after as u64 > total || total > COMPONENT_BYTES_MAX as u64 {
+            let got = fetch.bytes.len();
+            let reason = format!("its parts do not fit together: {} bytes at {offset} of {total} after {got}", part.len());
+            self.finish(fetch, digest, Err(reason));
+            return;
+        }
+        fetch.bytes.extend_from_slice(part);
+        fetch.touched = Instant::now();
+        if after as u64 == total {
+            let bytes = std::mem::take(&mut fetch.bytes);
+            let end = match digest_of(&bytes) {
+                found if found == digest => Ok(Arc::new(bytes)),
+                found => Err(format!("what came has digest {found}")),
+            };
+            self.finish(fetch, digest, end);
+        }
+    }
+
+    /// The coordinator does not have it.
+    pub(super) fn missing(&self, digest: Digest, reason: &str) {
+        if let Some(fetch) = self.wanted.lock().get_mut(&digest).filter(|fetch| fetch.end.is_none()) {
+            self.finish(fetch, digest, Err(reason.to_owned()));
+        }
+    }
+
+    fn finish(&self, fetch: &mut Fetch, digest: Digest, end: Result<Arc<Vec<u8>>, String>) {
+        let failed = |reason| format!("cannot get component {digest} from the coordinator: {reason}");
+        fetch.end = Some(end.map_err(failed));
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end of a fetch that this thread takes part in.
+    fn wait(&self, digest: Digest) -> Result<Arc<Vec<u8>>, String> {
+        let mut wanted = self.wanted.lock();
+        loop {
+            let Some(fetch) = wanted.get(&digest) else { unreachable!("it stays while somebody waits") };
+            if let Some(end) = &fetch.end {
+                return end.clone();
+            }
+            let deadline = fetch.touched + self.patience;
+            if Instant::now() >= deadline {
+                let seconds = self.patience.as_secs_f32();
+                return Err(format!("cannot get component {digest}: nothing of it came from the coordinator for {seconds} s"));
+            }
+            self.changed.wait_until(&mut wanted, deadline);
+        }
+    }
+}
+
+impl ComponentSource for FetchedComponents {
+    fn fetch(&self, digest: Digest) -> Result<Vec<u8>, String> {
+        if let Some(bytes) = self.cached(digest) {
+            return Ok(bytes);
+        }
+        {
+            let mut wanted = self.wanted.lock();
+            let is_first = !wanted.contains_key(&digest);
+            wanted.entry(digest).or_insert_with(Fetch::new).waiting += 1;
+            if is_first {
+                self.outbox.report(Report::Need { digest });
+            }
+        }
+        let end = self.wait(digest);
+        let is_last = {
+            let mut wanted = self.wanted.lock();
+            let is_last = wanted.get_mut(&digest).is_none_or(|fetch| {
+                fetch.waiting -= 1;
+                fetch.waiting == 0
+            });
+            if is_last {
+                wanted.remove(&digest);
+            }
+            is_last
+        };
+        let bytes = end?;
+        if is_last && let Err(error) = write_whole(&self.path(digest), &bytes) {
+            // It can be fetched again.
+            tracing::warn!(%digest, %error, "cannot keep a component in the cache");
+        }
+        Ok(Arc::unwrap_or_clone(bytes))
+    }
+}

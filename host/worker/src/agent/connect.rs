@@ -1,0 +1,140 @@
+//! Finding a coordinator, again and again.
+
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_transport::{Control, Endpoint, Identity};
+
+use super::components::FetchedComponents;
+use super::hosted::Hosted;
+use super::outbox::Outbox;
+use super::session::{self, End};
+
+/// The first pause between two attempts, and the longest. The longest is short enough that a coordinator that was started again
+/// still waits.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_millis(1_000);
+
+/// How often the same trouble is said again.
+const SAY_AGAIN: Duration = Duration::from_secs(30);
+
+/// Everything a connection needs.
+pub(super) struct Connector {
+    pub(super) identity: Arc<Identity>,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) coordinators: Vec<String>,
+    pub(super) advertise: Option<String>,
+    pub(super) local_addr: SocketAddr,
+    pub(super) slots: u32,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) components: Arc<FetchedComponents>,
+    pub(super) worker: Arc<dyn Hosted>,
+}
+
+impl Connector {
+    /// Connects and serves, for ever. Cancelling closes what there is.
+    pub(super) async fn run(&self) {
+        let mut pauses = Pauses::default();
+        let mut troubles = Troubles::default();
+        for address in self.coordinators.iter().cycle() {
+            let trouble = match self.endpoint.connect_control(address, None).await {
+                Err(error) => format!("cannot connect to the coordinator at {address}: {error}"),
+                Ok(control) => match self.serve(address, control).await {
+                    End::Refused(reason) => format!("the coordinator at {address} does not take this worker: {reason}"),
+                    End::Lost { reason, joined } => {
+                        if joined {
+                            (pauses, troubles) = (Pauses::default(), Troubles::default());
+                        }
+                        format!("the connection to the coordinator at {address} is lost: {reason}; tasks go on meanwhile")
+                    }
+                },
+            };
+            if troubles.is_news(&trouble, Instant::now()) {
+                tracing::warn!("{trouble}; trying again");
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    }
+
+    async fn serve(&self, address: &str, control: Control) -> End {
+        let end = session::serve(self, address, control).await;
+        self.outbox.disconnect();
+        end
+    }
+
+    /// Where other workers reach this one.
+    pub(super) fn data_address(&self, coordinator: &str) -> String {
+        if let Some(advertise) = &self.advertise {
+            return advertise.clone();
+        }
+        if !self.local_addr.ip().is_unspecified() {
+            return self.local_addr.to_string();
+        }
+        // It listens at all addresses: the one from which it reaches the coordinator will do for others.
+        let towards = || {
+            let coordinator = coordinator.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::NotFound)?;
+            let any: SocketAddr = if coordinator.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 16], 0).into() };
+            let socket = UdpSocket::bind(any)?;
+            socket.connect(coordinator)?;
+            socket.local_addr()
+        };
+        match towards() {
+            Ok(address) => SocketAddr::new(address.ip(), self.local_addr.port()).to_string(),
+            Err(error) => {
+                tracing::warn!(%error, "cannot find out the address of this machine; name it with --advertise");
+                self.local_addr.to_string()
+            }
+        }
+    }
+}
+
+/// Pauses between attempts: each twice as long as the one before, up to a bound.
+#[derive(Debug, Default)]
+struct Pauses(u32);
+
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        let pause = PAUSE_MIN.saturating_mul(1 << self.0.min(10)).min(PAUSE_MAX);
+        self.0 += 1;
+        pause
+    }
+}
+
+/// What was said about troubles: the same is not said with every attempt.
+#[derive(Debug, Default)]
+struct Troubles(Option<(String, Instant)>);
+
+impl Troubles {
+    fn is_news(&mut self, trouble: &str, now: Instant) -> bool {
+        let known = |(said, at): &(String, Instant)| said == trouble && now.saturating_duration_since(*at) < SAY_AGAIN;
+        if self.0.as_ref().is_some_and(known) {
+            return false;
+        }
+        self.0 = Some((trouble.to_owned(), now));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound_below_the_time_a_coordinator_waits() {
+        let mut pauses = Pauses::default();
+        let all: Vec<u128> = (0..50).map(|_| pauses.next().as_millis()).collect();
+        assert_eq!(all[..5], [100, 200, 400, 800, 1_000]);
+        assert_eq!(all[49], 1_000);
+    }
+
+    #[test]
+    fn the_same_trouble_is_said_once_in_a_while() {
+        let (mut troubles, start) = (Troubles::default(), Instant::now());
+        assert!(troubles.is_news("a", start));
+        assert!(!troubles.is_news("a", start + Duration::from_secs(29)));
+        assert!(troubles.is_news("b", start + Duration::from_secs(29)));
+        assert!(troubles.is_news("a", start + Duration::from_secs(29)));
+        assert!(troubles.is_news("a", start + Duration::from_secs(59)));
+    }
+}

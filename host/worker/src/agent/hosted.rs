@@ -1,0 +1,38 @@
+//! The worker as its network side sees it.
+
+use weir_protocol::{Command, Execution, Running, WorkerProgress};
+
+use crate::Worker;
+
+/// What runs executions. [`Worker`], but for tests.
+pub(super) trait Hosted: Send + Sync {
+    /// Does what the coordinator says. Returns at once.
+    fn command(&self, command: Command);
+
+    /// What runs here.
+    fn running(&self) -> Vec<Running>;
+
+    /// How far it is.
+    fn progress(&self) -> Vec<(Execution, WorkerProgress)>;
+
+    /// Cancels everything else.
+    fn keep_only(&self, keep: &[Execution]);
+}
+
+impl Hosted for Worker {
+    fn command(&self, command: Command) {
+        Worker::command(self, command);
+    }
+
+    fn running(&self) -> Vec<Running> {
+        Worker::running(self)
+    }
+
+    fn progress(&self) -> Vec<(Execution, WorkerProgress)> {
+        Worker::progress(self)
+    }
+
+    fn keep_only(&self, keep: &[Execution]) {
+        Worker::keep_only(self, keep);
+    }
+}

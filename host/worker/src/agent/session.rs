@@ -1,0 +1,125 @@
+//! One connection to the coordinator, from registration to loss.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use weir_model::limits::HEARTBEAT_INTERVAL_MS;
+use weir_protocol::{Command, Envelope, Register, Report, decode, encode};
+use weir_transport::{Control, ControlReceiver, ControlSender};
+
+use super::connect::Connector;
+use super::hosted::Hosted;
+use super::watch;
+
+/// How long the coordinator may take to answer a registration.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How a connection ended.
+pub(super) enum End {
+    /// The coordinator does not take this worker.
+    Refused(String),
+    /// It is lost.
+    Lost {
+        /// Why.
+        reason: String,
+        /// Whether the worker had been welcomed.
+        joined: bool,
+    },
+}
+
+/// Registers and serves. Cancelling closes the connection.
+pub(super) async fn serve(connector: &Connector, address: &str, control: Control) -> End {
+    let coordinator = control.peer().clone();
+    let (sender, mut receiver) = control.split();
+    let lost = |reason: String| End::Lost { reason, joined: false };
+    // From here on reports are kept for this connection; what was reported before shows in what runs.
+    let reports = connector.outbox.connect();
+    let register = match register(connector, address).await {
+        Ok(register) => register,
+        Err(reason) => return lost(reason),
+    };
+    if let Err(error) = sender.send(encode(&register, &[]).into()).await {
+        return lost(error.to_string());
+    }
+    let keep = match timeout(WELCOME_TIMEOUT, receive(&mut receiver)).await {
+        Ok(Ok(Envelope { message: Command::Welcome { keep }, .. })) => keep,
+        Ok(Ok(Envelope { message: Command::Refused { reason }, .. })) => return End::Refused(reason),
+        Ok(Ok(_)) => return lost("it answered the registration with something else".to_owned()),
+        Ok(Err(reason)) => return lost(reason),
+        Err(_) => return lost(format!("it did not answer the registration within {WELCOME_TIMEOUT:?}")),
+    };
+    tracing::info!(%coordinator, slots = connector.slots, goes_on = keep.len(), "joined the cluster");
+    let worker = connector.worker.clone();
+    if spawn_blocking(move || worker.keep_only(&keep)).await.is_err() {
+        return lost("the worker panicked".to_owned());
+    }
+    connector.components.connected();
+    let reason = tokio::select! {
+        reason = speak(&sender, reports, &connector.worker) => reason,
+        reason = listen(connector, &mut receiver) => reason,
+        () = watch::until_gone(address, &connector.identity, &coordinator) => "its process has ended".to_owned(),
+    };
+    End::Lost { reason, joined: true }
+}
+
+async fn register(connector: &Connector, address: &str) -> Result<Report, String> {
+    let data_address = connector.data_address(address);
+    let worker = connector.worker.clone();
+    let running = spawn_blocking(move || worker.running()).await.map_err(|error| error.to_string())?;
+    let clock_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+    Ok(Report::Register(Register {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        slots: connector.slots,
+        data_address,
+        clock_ms,
+        running,
+    }))
+}
+
+async fn receive(receiver: &mut ControlReceiver) -> Result<Envelope<Command>, String> {
+    let bytes = receiver.recv().await.map_err(|error| error.to_string())?;
+    decode(&bytes).map_err(|error| error.to_string())
+}
+
+/// Sends reports as they come, and heartbeats. Ends with the connection.
+async fn speak(sender: &ControlSender, mut reports: UnboundedReceiver<Report>, worker: &Arc<dyn Hosted>) -> String {
+    let mut beat = interval(Duration::from_millis(HEARTBEAT_INTERVAL_MS));
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let report = tokio::select! {
+            report = reports.recv() => match report {
+                Some(report) => report,
+                None => return "another connection took its place".to_owned(),
+            },
+            _ = beat.tick() => {
+                let worker = worker.clone();
+                match spawn_blocking(move || worker.progress()).await {
+                    Ok(progress) => Report::Heartbeat { progress },
+                    Err(error) => return error.to_string(),
+                }
+            }
+        };
+        if let Err(error) = sender.send(encode(&report, &[]).into()).await {
+            return error.to_string();
+        }
+    }
+}
+
+/// Hands over what the coordinator says. Ends with the connection.
+async fn listen(connector: &Connector, receiver: &mut ControlReceiver) -> String {
+    loop {
+        let Envelope { message, attachment } = match receive(receiver).await {
+            Ok(envelope) => envelope,
+            Err(reason) => return reason,
+        };
+        match message {
+            Command::Component { digest, offset, total } => connector.components.part(digest, offset, total, &attachment),
+            Command::NoComponent { digest, reason } => connector.components.missing(digest, &reason),
+            Command::Welcome { .. } | Command::Refused { .. } => return "it answered a registration twice".to_owned(),
+            command => connector.worker.command(command),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A real coordinator and the real network on loopback; a worker that only notes what it is told.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weir_coordinator::{ServeOptions, Server, serve};
+use weir_model::Digest;
+use weir_protocol::api::{ClusterApi, WorkerStatus};
+use weir_protocol::{Command, Execution, Running, WorkerProgress};
+use weir_storage::digest_of;
+use weir_transport::pki::{self, Validity};
+use weir_transport::{Endpoint, Identity, Settings};
+
+use super::components::FetchedComponents;
+use super::connect::Connector;
+use super::hosted::Hosted;
+use super::outbox::Outbox;
+use crate::ComponentSource;
+
+fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = poll() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "this did not happen: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[derive(Default)]
+struct Noting {
+    told: Mutex<Vec<Command>>,
+    kept: Mutex<Vec<Vec<Execution>>>,
+}
+
+impl Hosted for Noting {
+    fn command(&self, command: Command) {
+        self.told.lock().push(command);
+    }
+
+    fn running(&self) -> Vec<Running> {
+        Vec::new()
+    }
+
+    fn progress(&self) -> Vec<(Execution, WorkerProgress)> {
+        Vec::new()
+    }
+
+    fn keep_only(&self, keep: &[Execution]) {
+        self.kept.lock().push(keep.to_vec());
+    }
+}
+
+fn cluster(folder: &Path, nodes: &[&str]) {
+    pki::create_cluster(&folder.join("ca"), &Validity::days(1)).unwrap();
+    for node in nodes {
+        pki::add_node(&folder.join("ca"), &folder.join(node), node, &[], &Validity::days(1)).unwrap();
+    }
+}
+
+fn coordinator(folder: &Path, listen: SocketAddr) -> Server {
+    let options = ServeOptions {
+        data_dir: folder.join("data"),
+        identity_dir: folder.join("coordinator"),
+        listen,
+        default_storage: format!("file:{}", folder.join("checkpoints").display()),
+        inspect: Arc::new(|_| Ok(())),
+    };
+    until("the address is free again", || serve(options.clone()).ok())
+}
+
+/// A worker's process; ends when dropped.
+struct Agent {
+    worker: Arc<Noting>,
+    components: Arc<FetchedComponents>,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Agent {
+    fn start(folder: &Path, node: &str, coordinators: &[String]) -> Agent {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let identity = Arc::new(Identity::load(&folder.join(node)).unwrap());
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let endpoint = Arc::new(Endpoint::bind(identity.clone(), any, Settings::default(), runtime.handle()).unwrap());
+        let outbox = Arc::new(Outbox::default());
+        let cache = folder.join(format!("{node}-cache"));
+        let components = Arc::new(FetchedComponents::new(&cache, outbox.clone()).unwrap());
+        let worker = Arc::new(Noting::default());
+        let connector = Connector {
+            local_addr: endpoint.local_addr().unwrap(),
+            identity,
+            endpoint,
+            coordinators: coordinators.to_vec(),
+            advertise: None,
+            slots: 3,
+            outbox,
+            components: components.clone(),
+            worker: worker.clone(),
+        };
+        runtime.spawn(async move { connector.run().await });
+        Agent { worker, components, runtime: Some(runtime) }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn alive(cluster: &dyn ClusterApi) -> Vec<WorkerStatus> {
+    cluster.workers().into_iter().filter(|worker| worker.alive).collect()
+}
+
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+#[test]
+fn a_worker_joins_gets_components_and_finds_a_coordinator_that_was_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    cluster(folder.path(), &["coordinator", "a"]);
+    let server = coordinator(folder.path(), ANY);
+    let address = server.local_addr;
+    let agent = Agent::start(folder.path(), "a", &[address.to_string()]);
+    let status = until("it joins", || alive(&*server.cluster).pop());
+    assert_eq!((status.name.as_str(), status.slots, status.slots_used), ("a", 3, 0));
+    assert!(status.address.starts_with("127.0.0.1:") && status.address != address.to_string());
+    assert_eq!(until("it is welcomed", || agent.worker.kept.lock().first().cloned()), []);
+
+    // Larger than a message may be.
+    let bytes: Vec<u8> = (0..20_000_000u32).map(|index| (index % 251) as u8).collect();
+    let digest = server.cluster.push_component(&bytes, None).unwrap();
+    let fetch = |components: Arc<FetchedComponents>| std::thread::spawn(move || components.fetch(digest));
+    let both = [fetch(agent.components.clone()), fetch(agent.components.clone())];
+    for fetched in both {
+        assert!(fetched.join().unwrap().unwrap() == bytes);
+    }
+    let missing = agent.components.fetch(Digest([7; 32])).unwrap_err();
+    assert!(missing.contains("from the coordinator: cannot use component 070707070707"), "{missing}");
+
+    server.shutdown();
+    assert!(agent.components.fetch(digest).unwrap() == bytes, "it is in the cache");
+    let server = coordinator(folder.path(), address);
+    until("it joins the next one", || alive(&*server.cluster).pop());
+    until("it is welcomed again", || (agent.worker.kept.lock().len() == 2).then_some(()));
+    drop(agent);
+    until("its end is noticed", || alive(&*server.cluster).is_empty().then_some(()));
+    server.shutdown();
+}
+
+#[test]
+fn of_two_processes_with_one_certificate_only_the_first_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    cluster(folder.path(), &["coordinator", "a"]);
+    let server = coordinator(folder.path(), ANY);
+    let address = [server.local_addr.to_string()];
+    let first = Agent::start(folder.path(), "a", &address);
+    let joined = until("the first joins", || alive(&*server.cluster).pop());
+    let second = Agent::start(folder.path(), "a", &address);
+    let third = Agent::start(folder.path(), "a", &address);
+    // Long enough for both to be refused, which shows in that the first one stays.
+    let heard = joined.heard_at_ms;
+    until("the first is heard again and again", || {
+        let now = alive(&*server.cluster).pop()?;
+        assert_eq!(now.address, joined.address);
+        (now.heard_at_ms > heard + 1_500).then_some(())
+    });
+    assert!(second.worker.kept.lock().is_empty() && third.worker.kept.lock().is_empty());
+    drop(first);
+    until("another one takes its place", || alive(&*server.cluster).pop().filter(|worker| worker.address != joined.address));
+    server.shutdown();
+}
+
+#[test]
+fn a_component_is_refused_unless_it_has_its_digest_and_a_damaged_copy_is_fetched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = Arc::new(Outbox::default());
+    let components = FetchedComponents::new(folder.path(), outbox.clone()).unwrap();
+    let components = Arc::new(components.with_patience(Duration::from_secs(20)));
+    let digest = digest_of(b"component");
+    let fetch = || {
+        let components = components.clone();
+        let mut reports = outbox.connect();
+        let fetched = std::thread::spawn(move || components.fetch(digest));
+        until("it is asked for", || reports.try_recv().ok());
+        fetched
+    };
+    let fetched = fetch();
+    components.part(digest, 0, 9, b"compo");
+    components.part(digest, 5, 9, b"nenX");
+    assert!(fetched.join().unwrap().unwrap_err().contains("what came has digest"));
+
+    let fetched = fetch();
+    components.part(digest, 3, 9, b"ponent");
+    assert!(fetched.join().unwrap().unwrap_err().contains("its parts do not fit together"));
+
+    let fetched = fetch();
+    components.part(digest, 0, 1 << 40, b"component");
+    assert!(fetched.join().unwrap().is_err(), "nobody believes such a length");
+
+    let fetched = fetch();
+    components.part(digest, 0, 9, b"compo");
+    // The connection is lost, and the next one begins from the start.
+    let _reports = outbox.connect();
+    components.connected();
+    components.part(digest, 0, 9, b"component");
+    assert_eq!(fetched.join().unwrap().unwrap(), b"component");
+    assert_eq!(components.fetch(digest).unwrap(), b"component");
+
+    std::fs::write(folder.path().join(format!("{digest}.wasm")), b"damaged").unwrap();
+    let fetched = fetch();
+    components.part(digest, 0, 9, b"component");
+    assert_eq!(fetched.join().unwrap().unwrap(), b"component");
+    assert_eq!(std::fs::read(folder.path().join(format!("{digest}.wasm"))).unwrap(), b"component");
+}
+
+#[test]
+fn whoever_waits_for_a_component_that_never_comes_learns_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let components = FetchedComponents::new(folder.path(), Arc::default()).unwrap();
+    let error = components.with_patience(Duration::from_millis(20)).fetch(Digest([1; 32])).unwrap_err();
+    assert!(error.contains("nothing of it came from the coordinator for 0.02 s"), "{error}");
+}
