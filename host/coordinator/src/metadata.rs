@@ -16,6 +16,7 @@ mod record;
 
 use std::path::{Path, PathBuf};
 
+use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, Direction, ErrorKind, IteratorMode, Options, WriteBatch, WriteOptions,
 };
@@ -86,7 +87,8 @@ pub(crate) struct Change<'a> {
 /// The open database.
 pub(crate) struct Metadata {
     folder: PathBuf,
-    db: DB,
+    /// None once it is closed.
+    db: RwLock<Option<DB>>,
 }
 
 impl Metadata {
@@ -96,11 +98,11 @@ impl Metadata {
         let failed = |reason: String| MetadataError::Database { action: "open", folder: folder.clone(), reason };
         std::fs::create_dir_all(&folder).map_err(|error| failed(error.to_string()))?;
         let db = DB::open(&options(), &folder).map_err(|error| failed(error.to_string()))?;
-        let metadata = Metadata { folder, db };
+        let metadata = Metadata { folder, db: RwLock::new(Some(db)) };
         match metadata.get::<u32>(b"schema")? {
             Some(SCHEMA) => {}
             Some(found) => return Err(MetadataError::Schema { folder: metadata.folder.clone(), found: found.to_string() }),
-            None if metadata.db.iterator(IteratorMode::Start).next().is_some() => {
+            None if metadata.db()?.iterator(IteratorMode::Start).next().is_some() => {
                 return Err(MetadataError::Schema { folder: metadata.folder.clone(), found: "none".to_owned() });
             }
             None => {
@@ -112,10 +114,25 @@ impl Metadata {
         Ok(metadata)
     }
 
+    /// Closes the database. Nothing can be read or written afterwards. Not left to the last owner, who may be a thread that is
+    /// about to die with its process, in the middle of it.
+    pub(crate) fn close(&self) {
+        self.db.write().take();
+    }
+
+    fn db(&self) -> Result<MappedRwLockReadGuard<'_, DB>, MetadataError> {
+        RwLockReadGuard::try_map(self.db.read(), Option::as_ref).map_err(|_| MetadataError::Database {
+            action: "use",
+            folder: self.folder.clone(),
+            reason: "the coordinator ends".to_owned(),
+        })
+    }
+
     /// All jobs, by name.
     pub(crate) fn jobs(&self) -> Result<Vec<StoredJob>, MetadataError> {
         let mut jobs = Vec::new();
-        for entry in self.db.iterator(IteratorMode::From(b"job/", Direction::Forward)) {
+        let db = self.db()?;
+        for entry in db.iterator(IteratorMode::From(b"job/", Direction::Forward)) {
             let (key, value) = entry.map_err(|error| self.failed("read", &error))?;
             let Some(name) = key.strip_prefix(b"job/") else { break };
             let record = self.decode(&key, &value)?;
@@ -158,7 +175,8 @@ impl Metadata {
         let prefix = [&key("event", name)[..], b"/"].concat();
         let from = event_key(name, after.saturating_add(1));
         let mut events = Vec::new();
-        for entry in self.db.iterator(IteratorMode::From(&from, Direction::Forward)).take(EVENTS_READ_MAX) {
+        let db = self.db()?;
+        for entry in db.iterator(IteratorMode::From(&from, Direction::Forward)).take(EVENTS_READ_MAX) {
             let (key, value) = entry.map_err(|error| self.failed("read", &error))?;
             if !key.starts_with(&prefix) {
                 break;
@@ -171,11 +189,12 @@ impl Metadata {
     fn write_batch(&self, batch: WriteBatch) -> Result<(), MetadataError> {
         let mut durable = WriteOptions::default();
         durable.set_sync(true);
-        self.db.write_opt(batch, &durable).map_err(|error| self.failed("write", &error))
+        self.db()?.write_opt(batch, &durable).map_err(|error| self.failed("write", &error))
     }
 
     fn get<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, MetadataError> {
-        let value = self.db.get_pinned(key).map_err(|error| self.failed("read", &error))?;
+        let db = self.db()?;
+        let value = db.get_pinned(key).map_err(|error| self.failed("read", &error))?;
         value.map(|value| self.decode(key, &value)).transpose()
     }
 

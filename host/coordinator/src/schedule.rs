@@ -94,6 +94,12 @@ impl Schedule {
         (self.free().values().sum(), self.offers.len() as u32)
     }
 
+    /// Slots a job could have now: those that are free and its own.
+    pub(crate) fn within_reach(&self, job: &str) -> u32 {
+        let own = self.held.get(job).into_iter().flatten().filter(|name| self.offers.contains_key(*name)).count();
+        self.totals().0 + own as u32
+    }
+
     /// Free slots of each worker that is there.
     fn free(&self) -> BTreeMap<Name, u32> {
         let mut free = self.offers.clone();

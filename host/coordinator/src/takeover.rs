@@ -108,3 +108,6 @@ impl Takeover {
         is_late.then(|| Verdict::Anew(format!("these workers are not back: {}", self.missing().join(", "))))
     }
 }
+
+#[cfg(test)]
+mod tests;

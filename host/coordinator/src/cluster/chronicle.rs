@@ -1,5 +1,6 @@
 //! What a job's master says, put into a state and an event for people. Pure.
 
+use weir_model::Attempt;
 use weir_plan::{format_duration, format_size};
 use weir_protocol::api::EventLevel::{self, Error, Info, Warning};
 use weir_protocol::api::JobState;
@@ -52,6 +53,10 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
         Notice::Progress(_) | Notice::Completed { .. } => return None,
         Notice::Waiting(missing) => {
             entry(JobState::Waiting, Warning, kinds::WAITING, format!("waiting for slots: {}", shortage(missing))).with_reason()
+        }
+        Notice::Deploying { attempt: Attempt(0), workers } => {
+            let message = format!("operators are opened on {}, to see whether they can be", workers.join(", "));
+            entry(JobState::Deploying, Info, kinds::DEPLOYING, message)
         }
         Notice::Deploying { attempt, workers } => {
             let message = format!("attempt {attempt}: tasks are being built on {}", workers.join(", "));

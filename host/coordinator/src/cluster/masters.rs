@@ -8,9 +8,9 @@ use weir_protocol::{Command, WorkerAddress};
 use weir_storage::{JobStorage, StorageError};
 
 use super::chronicle::{self, Entry};
-use super::{Cluster, Inner, Job, kinds, open_wishes};
+use super::{Cluster, Inner, Job, kinds, open_wish};
 use crate::takeover::Verdict;
-use crate::{Begun, JobError, Master, MasterJob, Notice, Outcome, Shortage, Slots, Surroundings, Told};
+use crate::{Begun, JobError, Master, MasterJob, Notice, Outcome, Shortage, Slots, Surroundings, Told, Wish};
 
 impl Cluster {
     /// Starts the master of a job that has none.
@@ -30,7 +30,7 @@ impl Cluster {
             adopted,
         };
         let (master, inbox) = Master::new(master_job, self.inner.clone());
-        for wish in open_wishes(&record) {
+        if let Some(wish) = open_wish(&record) {
             let _ = inbox.send(Told::Wish(wish));
         }
         if !job.has_master(inbox) {
@@ -150,8 +150,6 @@ impl Surroundings for Inner {
             record.slots = slots_of(&loaded);
             record.fresh = false;
             record.rescale = record.rescale.filter(|wanted| *wanted != loaded.parallelism);
-            record.attempt = execution.attempt.0;
-            record.attempts += 1;
         };
         job.write(self, edit, None, Some(begun)).map_err(|error| error.to_string())?;
         let mut book = job.book.lock();
@@ -186,12 +184,19 @@ impl Surroundings for Inner {
             }
         }
         let Some(entry) = entry else { return };
-        let refused = matches!(notice, Notice::RescaleRefused { .. });
-        self.note_and(&job, entry, |record| {
-            if refused {
-                record.rescale = None;
+        self.note_and(&job, entry, |record| match notice {
+            Notice::RescaleRefused { .. } => record.rescale = None,
+            // Operators that are only opened, to see whether they can be, are no attempt.
+            Notice::Deploying { attempt, .. } if attempt.0 > 0 => {
+                record.attempt = attempt.0;
+                record.attempts += 1;
             }
+            _ => {}
         });
+        if matches!(notice, Notice::Started { .. } | Notice::TakenOver { .. }) {
+            let rescale = job.book.lock().record.rescale;
+            rescale.into_iter().for_each(|parallelism| job.tell(Told::Wish(Wish::Rescale(parallelism))));
+        }
     }
 }
 

@@ -9,10 +9,11 @@
 //!
 //! - **Submission**: the record is durable, then the master starts, then the person is answered. Killed before the write: the
 //!   person has no answer and there is no job. After it: the next coordinator starts the job.
-//! - **An execution begins**: the checkpoint storage gives the attempt's number, which fences all older ones; then
-//!   [`Surroundings::record`] makes placement and job durable; then workers are told `Prepare`. Killed in between: no worker
-//!   returns with this execution, so a new attempt begins. `fresh` is cleared in the same write: before it, forgetting
-//!   the checkpoints once more does no harm (nothing had run), after it there are checkpoints that count.
+//! - **An execution begins**: the checkpoint storage gives the attempt's number, which fences all older ones; workers build its
+//!   tasks; then [`Surroundings::record`](crate::Surroundings::record) makes placement and job durable; then workers are told
+//!   `Start`. Killed before the write: workers return with an execution that nobody waits for, and end it. Between write and
+//!   `Start`: they return with one that was not started, so a new attempt begins. `fresh` is cleared in the same write: before
+//!   it, forgetting the checkpoints once more does no harm (nothing had run), after it there are checkpoints that count.
 //! - **A manifest is written, sinks are not told**: workers return with what their sinks have committed; the master that takes
 //!   the execution over commits what is missing. Without a takeover, restoring the manifest commits it.
 //! - **A wish** (stop, cancel, rescale): durable, then told to the master. The next coordinator tells it again; it stays in the
@@ -62,7 +63,7 @@ use crate::{Inspect, ServeError, Wish};
 
 /// How long a new coordinator waits for the workers of an execution. Longer than a connection takes to find out that its
 /// other end has gone, and the worker then waits until it tries again.
-const TAKEOVER_WAIT_MS: u64 = 3 * HEARTBEAT_TIMEOUT_MS;
+const TAKEOVER_WAIT_MS: u64 = 4 * HEARTBEAT_TIMEOUT_MS;
 
 /// Bytes of components that nothing needs are removed when they are this old.
 const COMPONENT_KEPT: Duration = Duration::from_secs(24 * 3_600);
@@ -120,7 +121,8 @@ struct Inner {
     names: Mutex<()>,
     masters: Mutex<Vec<JoinHandle<()>>>,
     started_at_ms: u64,
-    _lock: DataLock,
+    /// None once it has ended.
+    lock: Mutex<Option<DataLock>>,
 }
 
 /// What is in memory only.
@@ -164,7 +166,7 @@ impl Cluster {
             names: Mutex::new(()),
             masters: Mutex::new(Vec::new()),
             started_at_ms: now.wall_ms,
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         };
         let cluster = Cluster { inner: Arc::new(inner) };
         cluster.resume(now)?;
@@ -187,7 +189,7 @@ impl Cluster {
                 continue;
             }
             if cancelled {
-                self.inner.note(&job, chronicle::cancelled());
+                self.inner.note_and(&job, chronicle::cancelled(), |record| record.rescale = None);
                 continue;
             }
             let message = match stored.begun {
@@ -234,6 +236,8 @@ impl Cluster {
         for link in links.values() {
             link.close("the coordinator ends");
         }
+        self.inner.metadata.close();
+        self.inner.lock.lock().take();
     }
 }
 
@@ -266,15 +270,14 @@ impl State {
     }
 }
 
-/// The wishes that a record still holds.
-fn open_wishes(record: &crate::metadata::JobRecord) -> Vec<Wish> {
-    let rescale = record.rescale.map(Wish::Rescale);
-    let desired = match record.desired {
+/// The wish that a record still holds, for a master that starts. Another parallelism is asked for when the job runs: what would
+/// make it fail before can be refused then.
+fn open_wish(record: &crate::metadata::JobRecord) -> Option<Wish> {
+    match record.desired {
         Desired::Run => None,
         Desired::Stop => Some(Wish::Stop),
         Desired::Cancel => Some(Wish::Cancel),
-    };
-    rescale.into_iter().filter(|_| desired.is_none()).chain(desired).collect()
+    }
 }
 
 #[cfg(test)]

@@ -58,7 +58,10 @@ impl Cluster {
     /// Durably asks a job for something, then tells its master.
     fn ask(&self, job: &Job, action: &str, edit: impl Fn(&mut JobRecord), entry: Entry, wish: Wish) -> Result<(), Refusal> {
         job.write(&self.inner, edit, Some(entry), None).map_err(|error| refusals::disk(action, &error))?;
-        job.tell(Told::Wish(wish));
+        // A job that does not run is asked to rescale when it does.
+        if !matches!(wish, Wish::Rescale(_)) || job.book.lock().record.state == JobState::Running {
+            job.tell(Told::Wish(wish));
+        }
         Ok(())
     }
 
@@ -231,6 +234,12 @@ impl ClusterApi for Cluster {
             let reason = "every source, operator and sink of it has a parallelism of its own in the job file";
             let hint = "take `parallelism` out of those that should follow the job's, and submit it again";
             return Err(refusals::rescale(name, parallelism, reason, hint));
+        }
+        let (needed, there) = (slots_of(&wanted), self.inner.state.lock().schedule.within_reach(name));
+        if needed > there && needed > record.slots {
+            // It would be stopped, and then wait.
+            let reason = format!("it would need {needed} slots, and there are {there} for it");
+            return Err(refusals::rescale(name, parallelism, &reason, "start more workers first, or end another job"));
         }
         let message = format!("it was asked to go on with parallelism {parallelism} instead of {}", now.parallelism);
         let entry = Entry { state: None, event: (EventLevel::Info, kinds::RESCALE_REQUESTED, message) };

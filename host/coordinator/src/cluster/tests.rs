@@ -1,1 +1,6 @@
+//! A whole coordinator with workers that only say what workers say.
 
+mod fakes;
+mod requests;
+mod restarts;
+mod workers;

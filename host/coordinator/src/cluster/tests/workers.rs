@@ -1,0 +1,136 @@
+//! Workers come and go under running jobs.
+
+use weir_protocol::Command;
+use weir_protocol::api::{ClusterApi, JobState};
+
+use super::fakes::{FakeWorker, World, job, kinds, until, wait_event, wait_state};
+
+#[test]
+fn a_job_waits_for_slots_says_so_and_starts_when_there_are_enough() {
+    let world = World::new();
+    let cluster = world.open();
+    let status = cluster.submit(job("j", 3)).unwrap();
+    assert_eq!((status.state, status.slots), (JobState::Waiting, 3));
+    assert!(status.reason.unwrap().contains("it needs 3 slots, and no worker is connected"));
+    wait_event(&cluster, "j", 0, "waiting");
+    let mut a = FakeWorker::new("a", 1);
+    a.join(&cluster);
+    let reason = until("the numbers are right", || {
+        let reason = cluster.job("j").unwrap().status.reason?;
+        reason.contains("the 1 worker that is connected has 2 slots free").then_some(reason)
+    });
+    assert!(reason.contains("start `weir worker` with 1 slot more"), "{reason}");
+    let mut b = FakeWorker::new("b", 2);
+    b.join(&cluster);
+    let status = wait_state(&cluster, "j", JobState::Running);
+    assert_eq!((status.attempt, status.restarts, status.reason), (1, 0, None));
+    until("both have started", || (a.starts() == 1 && b.starts() == 1).then_some(()));
+    let workers = cluster.workers();
+    assert_eq!(workers.iter().map(|worker| (worker.name.as_str(), worker.slots_used)).collect::<Vec<_>>(), [("a", 2), ("b", 1)]);
+    assert!(workers.iter().all(|worker| worker.alive && worker.jobs == ["j"]));
+    assert_eq!((cluster.status().workers, cluster.status().slots, cluster.status().slots_used), (2, 4, 3));
+    assert_eq!(kinds(&cluster, "j")[..2], ["submitted", "waiting"]);
+    wait_event(&cluster, "j", 0, "checkpoint");
+    cluster.leave();
+}
+
+#[test]
+fn a_job_whose_worker_is_lost_goes_on_with_the_others() {
+    let world = World::new();
+    let cluster = world.open();
+    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
+    a.join(&cluster);
+    b.join(&cluster);
+    cluster.submit(job("j", 2)).unwrap();
+    wait_event(&cluster, "j", 0, "checkpoint");
+    b.leave(&cluster);
+    let lost = wait_event(&cluster, "j", 0, "worker-lost");
+    assert_eq!(lost.message, "worker b is lost: its connection broke");
+    let restarting = wait_event(&cluster, "j", lost.number, "restarting");
+    let running = wait_event(&cluster, "j", restarting.number, "running");
+    assert!(running.message.contains("attempt 2 runs from checkpoint"), "{}", running.message);
+    until("both tasks are on a", || (a.runs() == [(2, 2)]).then_some(()));
+    assert_eq!(cluster.job("j").unwrap().status.restarts, 1);
+    let b = &cluster.workers()[1];
+    assert_eq!((b.alive, b.slots_used), (false, 0));
+    cluster.leave();
+}
+
+#[test]
+fn a_worker_that_is_silent_is_lost_after_the_timeout() {
+    let world = World::new();
+    let cluster = world.open();
+    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
+    a.join(&cluster);
+    b.join(&cluster);
+    cluster.submit(job("j", 4)).unwrap();
+    wait_event(&cluster, "j", 0, "checkpoint");
+    // Whatever a worker says is a sign of life, so it must not say anything at all.
+    b.abandon();
+    for _ in 0..7 {
+        world.pass(&cluster, 300);
+        a.heartbeat(&cluster);
+    }
+    let lost = wait_event(&cluster, "j", 0, "worker-lost");
+    assert_eq!(lost.message, "worker b is lost: it was not heard for 2000 ms");
+    let waiting = wait_event(&cluster, "j", lost.number, "waiting");
+    assert!(
+        waiting.message.contains("it needs 4 slots, and the 1 worker that is connected has 2 slots free"),
+        "{}",
+        waiting.message
+    );
+    assert!(cluster.workers()[0].alive);
+    cluster.leave();
+}
+
+#[test]
+fn a_worker_that_connects_anew_without_being_missed_ends_what_it_ran() {
+    let world = World::new();
+    let cluster = world.open();
+    let mut a = FakeWorker::new("a", 1);
+    a.join(&cluster);
+    cluster.submit(job("j", 2)).unwrap();
+    wait_event(&cluster, "j", 0, "checkpoint");
+    let old = a.register();
+    assert_eq!(old.running.len(), 1);
+    assert_eq!(a.join(&cluster), Command::Welcome { keep: Vec::new() }, "the job has gone on without it");
+    let running = wait_event(&cluster, "j", wait_event(&cluster, "j", 0, "worker-lost").number, "running");
+    assert!(running.message.contains("attempt 2"), "{}", running.message);
+    cluster.leave();
+}
+
+#[test]
+fn a_worker_that_may_not_join_is_named_to_jobs_that_wait() {
+    let world = World::new();
+    let cluster = world.open();
+    cluster.submit(job("j", 1)).unwrap();
+    wait_event(&cluster, "j", 0, "waiting");
+    let mut a = FakeWorker::new("a", 1);
+    for _ in 0..3 {
+        let wrong = weir_protocol::Register { version: "9.9.9".to_owned(), ..a.register() };
+        let answer = a.join_as(&cluster, wrong);
+        assert!(matches!(&answer, Command::Refused { reason } if reason.contains("is weir 9.9.9")), "{answer:?}");
+    }
+    let event = wait_event(&cluster, "j", 0, "worker-refused");
+    assert!(event.message.contains("worker a at 10.0.0.1:1 is weir 9.9.9, this coordinator is weir 1.2.3"), "{}", event.message);
+    assert_eq!(kinds(&cluster, "j").iter().filter(|kind| *kind == "worker-refused").count(), 1, "it is said once");
+    a.join(&cluster);
+    wait_state(&cluster, "j", JobState::Running);
+    cluster.leave();
+}
+
+#[test]
+fn slots_that_a_job_gives_back_go_to_the_one_that_waits() {
+    let world = World::new();
+    let cluster = world.open();
+    let mut a = FakeWorker::new("a", 1);
+    a.join(&cluster);
+    cluster.submit(job("j", 2)).unwrap();
+    wait_state(&cluster, "j", JobState::Running);
+    cluster.submit(job("k", 1)).unwrap();
+    wait_event(&cluster, "k", 0, "waiting");
+    cluster.cancel("j").unwrap();
+    wait_state(&cluster, "j", JobState::Cancelled);
+    wait_state(&cluster, "k", JobState::Running);
+    cluster.leave();
+}
