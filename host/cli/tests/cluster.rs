@@ -200,8 +200,10 @@ fn a_coordinator_that_is_not_there_is_told_with_what_to_do() {
         "{message}"
     );
     assert!(message.contains("= hint: is it running?"), "{message}");
-    let message = world.bad(3, &["job", "ls", "--coordinator", "no-such-host.invalid:1", "--ca", "/dev/null"]);
-    assert!(message.contains("E0055") || message.contains("E0050"), "{message}");
+    let message = world.bad(3, &["job", "ls", "--coordinator", "http://no-such-host.invalid:1"]);
+    assert!(message.starts_with("error[E0050]"), "{message}");
+    let message = world.bad(2, &["job", "ls", "--coordinator", "10.0.0.5:7701", "--ca", "/dev/null"]);
+    assert!(message.contains("there is no certificate in it"), "{message}");
     let message = world.bad(2, &["job", "ls", "--coordinator", "nonsense"]);
     assert!(message.starts_with("error[E0026]: `nonsense` (flag --coordinator)"), "{message}");
 }

@@ -200,7 +200,7 @@ impl Named {
             let pushed = json!({ "name": name, "version": version, "digest": digest.to_string(), "already_there": already });
             return output::print_json(&pushed);
         }
-        let what = if already { "was already in" } else { "is in" };
+        let what = if already { "was already there in" } else { "is in" };
         global.note(&format!("{name}@{version} {what} {store}; a job file names it with component = \"{name}@{version}\""));
         output::print(&format!("{name}@{version} {digest}\n"))
     }
