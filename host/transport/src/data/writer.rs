@@ -53,10 +53,23 @@ impl ChannelWriter {
         self.finished = true;
         match self.stream.stopped().await {
             Ok(None) => Ok(()),
-            Ok(Some(code)) => Err(TransportError::ChannelClosed { peer: self.link.peer.to_string(), code: code.into_inner() }),
-            Err(quinn::StoppedError::ConnectionLost(error)) => Err(self.link.lost(&error)),
-            Err(quinn::StoppedError::ZeroRttRejected) => Err(self.link.closed_now()),
+            stopped => Err(why(&self.link, stopped)),
         }
+    }
+
+    /// Resolves when the reader has closed the channel or the connection is closed: what a writer that has nothing to send does
+    /// not notice otherwise. Keeps the connection open. Cancelling loses nothing.
+    pub fn closed(&self) -> impl Future<Output = TransportError> + Send + use<> {
+        let (link, stopped) = (self.link.clone(), self.stream.stopped());
+        async move { why(&link, stopped.await) }
+    }
+}
+
+fn why(link: &Link, stopped: Result<Option<VarInt>, quinn::StoppedError>) -> TransportError {
+    match stopped {
+        Ok(Some(code)) => TransportError::ChannelClosed { peer: link.peer.to_string(), code: code.into_inner() },
+        Err(quinn::StoppedError::ConnectionLost(error)) => link.lost(&error),
+        Ok(None) | Err(quinn::StoppedError::ZeroRttRejected) => link.closed_now(),
     }
 }
 
