@@ -1,7 +1,6 @@
 //! What is known of each execution: its receiving ends, the tasks that serve its channels, and whom it has lost.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 

@@ -1,6 +1,5 @@
 //! The sending ends of channels: an async task for each takes frames out of the channel's gate and writes them.
 
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -77,11 +76,15 @@ impl Channel {
         let header = ChannelHeader { job, attempt: execution.attempt, channel: self.outbound.channel };
         let data = self.data.clone();
         let mut writer = self.announcing(data.open(&header)).await??;
+        let mut closed = pin!(writer.closed());
         loop {
             self.announce().await?;
             let Some((_, frame)) = self.outbound.gate.poll() else {
-                self.outbound.ready.woken().await;
-                continue;
+                tokio::select! {
+                    biased;
+                    () = self.outbound.ready.woken() => continue,
+                    error = &mut closed => return Err(error),
+                }
             };
             let is_end = matches!(frame, Frame::End);
             let len = self.announcing(writer.send(frame)).await??;

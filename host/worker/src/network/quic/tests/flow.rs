@@ -2,7 +2,7 @@
 
 use weir_channel::Frame;
 use weir_model::limits::{CHANNEL_BYTES_MAX, STREAM_WINDOW_BYTES_MAX};
-use weir_model::{Batch, KeyedBatch, Section};
+use weir_model::{Batch, Partitioner};
 
 use super::rig::{Cluster, Lost, attempt, row, until};
 use crate::Network;
@@ -28,10 +28,10 @@ fn frame(channel: usize, number: usize) -> Frame {
 
 fn keyed(channel: usize, number: usize) -> Frame {
     let mut rows = Batch::default();
-    (0..40).for_each(|row| rows.push(row, &channel.to_le_bytes(), &number.to_le_bytes()));
-    let section =
-        |key_group, rows_end: u32| Section { key_group, rows_end, key_bytes_end: rows_end * 8, value_bytes_end: rows_end * 8 };
-    Frame::Keyed(KeyedBatch::from_parts(rows, vec![section(3, 11), section(90, 40)]).unwrap())
+    (0..40u64).for_each(|row| rows.push(row as i64, &row.to_le_bytes(), &[channel as u8, number as u8]));
+    let mut keyed = None;
+    Partitioner::new(8, 1).partition(rows.view(), |_, batch| keyed = Some(batch));
+    Frame::Keyed(keyed.unwrap())
 }
 
 #[test]
