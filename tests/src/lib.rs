@@ -3,10 +3,14 @@
 //! The tests run the binary and the operators that `cargo xtask test` has built; it says where they are in `WEIR_BIN` and
 //! `WEIR_TEST_COMPONENTS`.
 
+mod cluster;
+mod ledger;
 mod output;
 mod process;
 mod random;
 
+pub use cluster::{Cluster, LedgerJob, Place, attempt, last_checkpoint};
+pub use ledger::{Amounts, Ledger, sums};
 pub use output::{Row, dead_letters, rows};
 pub use process::{Finished, Running, World};
 pub use random::Random;

@@ -50,13 +50,21 @@ impl World {
     pub fn new() -> World {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let world = World { folder };
-        let shared = environment("WEIR_TEST_COMPONENTS");
-        fs::create_dir_all(world.data()).expect("a data folder");
-        for part in ["components", "compiled"] {
-            fs::create_dir_all(shared.join(part)).expect("the shared folder");
-            symlink(shared.join(part), world.data().join(part)).expect("a link to the shared folder");
-        }
+        world.share(&world.data(), &["components", "compiled"]);
         world
+    }
+
+    /// Makes a data folder, if it is not there, that shares parts with all tests.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn share(&self, data: &Path, parts: &[&str]) {
+        let shared = environment("WEIR_TEST_COMPONENTS");
+        fs::create_dir_all(data).expect("a data folder");
+        for part in parts.iter().filter(|part| !data.join(part).exists()) {
+            fs::create_dir_all(shared.join(part)).expect("the shared folder");
+            symlink(shared.join(part), data.join(part)).expect("a link to the shared folder");
+        }
     }
 
     /// A path in the world.
@@ -83,13 +91,20 @@ impl World {
     /// A `weir` command in this world.
     pub fn weir<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(environment("WEIR_BIN"));
+        self.at_home(command.args(arguments));
         command
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .env("WEIR_DATA_DIR", self.data())
-            .env_remove("WEIR_LOG")
-            .stdin(Stdio::null());
+    }
+
+    /// The same, started by another program, which is given these arguments, the path of `weir`, and those of `weir`.
+    pub fn weir_by<A: AsRef<OsStr>>(&self, program: &str, before: &[String], arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = Command::new(program);
+        self.at_home(command.args(before).arg(environment("WEIR_BIN")).args(arguments));
         command
+    }
+
+    /// Nothing of this machine's configuration counts.
+    fn at_home(&self, command: &mut Command) {
+        command.current_dir(self.folder.path()).env("WEIR_DATA_DIR", self.data()).env_remove("WEIR_LOG").stdin(Stdio::null());
     }
 
     /// Runs a command to its end.

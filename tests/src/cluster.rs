@@ -1,0 +1,393 @@
+//! Clusters of real processes on this machine: a coordinator and workers with certificates of their own, which are killed,
+//! started again and cut off from each other.
+//!
+//! Every cluster has a loopback address of its own, so that a process that is started again finds its port free.
+
+mod jobs;
+mod node;
+mod place;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+pub use self::jobs::LedgerJob;
+use self::node::Node;
+pub use self::place::Place;
+use crate::process::{Finished, World};
+
+/// Longest time anything is waited for. Only a hang takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// Workers that have certificates from the beginning.
+const NODES: [&str; 6] = ["coordinator", "w1", "w2", "w3", "w4", "w5"];
+
+/// A coordinator, workers, and whoever asks them for something.
+pub struct Cluster {
+    world: World,
+    coordinator: Option<Node>,
+    /// Where its coordinator listens for workers, and where its API is; ports are 0 before its first start.
+    addresses: (String, String),
+    workers: BTreeMap<String, Node>,
+    /// Where processes run; those that are not named run with the coordinator.
+    places: BTreeMap<String, Place>,
+    /// Flags that processes get beside the usual ones.
+    flags: BTreeMap<String, Vec<String>>,
+    /// Bytes per second that are read of each worker's standard output.
+    readers: BTreeMap<String, Arc<node::Reader>>,
+    /// Processes started so far: names of logs.
+    started: u32,
+}
+
+impl Cluster {
+    /// A coordinator and workers `w1`, `w2` and so on, all connected.
+    pub fn start(workers: u32, slots: u32) -> Cluster {
+        let mut cluster = Cluster::with_coordinator(Place::loopback());
+        cluster.start_workers(workers, slots);
+        cluster
+    }
+
+    /// A coordinator without workers.
+    pub fn with_coordinator(place: Place) -> Cluster {
+        let mut cluster = Cluster::prepared(place);
+        cluster.start_coordinator();
+        cluster
+    }
+
+    /// Certificates, and nothing that runs.
+    ///
+    /// # Panics
+    /// If they cannot be made.
+    pub fn prepared(place: Place) -> Cluster {
+        let world = World::new();
+        let init = ["cluster", "init", "cluster", "--quiet"].into_iter();
+        let made = world.finish(&mut world.weir(init.chain(NODES.iter().flat_map(|node| ["--node", node]))));
+        assert!(made.status.success(), "weir cluster init: {}", made.stderr);
+        fs::create_dir_all(world.path("logs")).expect("a folder for logs");
+        let any_port = format!("{}:0", place.address);
+        Cluster {
+            world,
+            coordinator: None,
+            addresses: (any_port.clone(), any_port),
+            workers: BTreeMap::new(),
+            places: BTreeMap::from([("coordinator".to_owned(), place)]),
+            flags: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            started: 0,
+        }
+    }
+
+    /// Has a process run somewhere else, from its next start on.
+    pub fn place(&mut self, node: &str, place: Place) {
+        self.places.insert(node.to_owned(), place);
+    }
+
+    /// Gives a process flags beside the usual ones, from its next start on. The last of a flag counts.
+    pub fn flags(&mut self, node: &str, flags: &[&str]) {
+        self.flags.insert(node.to_owned(), flags.iter().map(|flag| (*flag).to_owned()).collect());
+    }
+
+    /// The folder it lives in.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// A path in its folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.world.path(name)
+    }
+
+    /// Writes a file and gives its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        self.world.write(name, content)
+    }
+
+    fn place_of(&self, node: &str) -> &Place {
+        self.places.get(node).unwrap_or(&self.places["coordinator"])
+    }
+
+    fn node(&mut self, name: &str, arguments: &[&str]) -> Node {
+        self.started += 1;
+        let data = self.path("nodes").join(name);
+        self.world.share(&data, &["compiled"]);
+        let mut command = self.place_of(name).command(&self.world, arguments);
+        command.args(self.flags.get(name).into_iter().flatten());
+        command.env("WEIR_DATA_DIR", data).env("WEIR_LOG", "info").env("RUST_BACKTRACE", "1");
+        let reader = self.readers.entry(name.to_owned()).or_default().clone();
+        Node::start(command, self.path(&format!("logs/{:03}-{name}.txt", self.started)), reader)
+    }
+
+    /// Starts the coordinator, at the same addresses as before if there was one, and waits until it answers.
+    ///
+    /// # Panics
+    /// If it ends instead.
+    pub fn start_coordinator(&mut self) {
+        let (listen, api) = self.addresses.clone();
+        let identity = self.path("cluster/nodes/coordinator").to_string_lossy().into_owned();
+        let checkpoints = self.path("checkpoints").to_string_lossy().into_owned();
+        let arguments = ["coordinator", "--json", "--identity", &identity, "--listen", &listen];
+        let mut node = self.node("coordinator", &[&arguments[..], &["--api", &api, "--checkpoints", &checkpoints]].concat());
+        let line = node.first_line();
+        let text = |key: &str| line[key].as_str().unwrap_or_else(|| panic!("the coordinator said {line}")).to_owned();
+        self.addresses = (text("workers"), text("api").rsplit('/').next().unwrap_or_default().to_owned());
+        self.coordinator = Some(node);
+    }
+
+    /// Starts workers `w1`, `w2` and so on, and waits until they are connected.
+    pub fn start_workers(&mut self, workers: u32, slots: u32) {
+        (1..=workers).for_each(|number| self.start_worker(&format!("w{number}"), slots));
+        self.until_connected(workers as usize);
+    }
+
+    /// Starts a worker, and does not wait for it. One of this name that runs is killed.
+    pub fn start_worker(&mut self, name: &str, slots: u32) {
+        self.workers.remove(name);
+        let identity = self.path("cluster/nodes").join(name).to_string_lossy().into_owned();
+        let listen = format!("{}:0", self.place_of(name).address);
+        let (coordinator, slots) = (self.addresses.0.clone(), slots.to_string());
+        let arguments = ["worker", "--identity", &identity, "--coordinator", &coordinator];
+        let node = self.node(name, &[&arguments[..], &["--slots", &slots, "--listen", &listen]].concat());
+        self.workers.insert(name.to_owned(), node);
+    }
+
+    /// Kills a worker without warning.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    pub fn kill_worker(&mut self, name: &str) {
+        let node = self.workers.remove(name).unwrap_or_else(|| panic!("there is no worker {name}"));
+        node.kill();
+    }
+
+    /// Kills the coordinator without warning.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn kill_coordinator(&mut self) {
+        self.coordinator.take().expect("a coordinator").kill();
+    }
+
+    /// Sends a process a signal by name, such as `STOP`.
+    ///
+    /// # Panics
+    /// If there is no such process, or the system refuses.
+    pub fn signal(&self, node: &str, signal: &str) {
+        let node = match node {
+            "coordinator" => self.coordinator.as_ref(),
+            worker => self.workers.get(worker),
+        };
+        node.unwrap_or_else(|| panic!("there is no such process")).signal(signal);
+    }
+
+    /// Names of the workers that were started and not killed.
+    pub fn workers(&self) -> Vec<String> {
+        self.workers.keys().cloned().collect()
+    }
+
+    /// How many bytes of a worker's standard output are read in a second: a `stdout` sink there is as slow as that.
+    pub fn read_slowly(&mut self, worker: &str, bytes_per_second: u64) {
+        self.readers.entry(worker.to_owned()).or_default().set(bytes_per_second);
+    }
+
+    /// Where the coordinator listens for workers.
+    pub fn coordinator_address(&self) -> &str {
+        &self.addresses.0
+    }
+
+    /// What a process has said so far, over all its starts.
+    pub fn log(&self, node: &str) -> String {
+        self.logs(node).iter().map(|path| fs::read_to_string(path).unwrap_or_default()).collect()
+    }
+
+    fn logs(&self, node: &str) -> Vec<PathBuf> {
+        let mut logs: Vec<PathBuf> =
+            fs::read_dir(self.path("logs")).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        logs.retain(|path| path.to_string_lossy().ends_with(&format!("-{node}.txt")));
+        logs.sort();
+        logs
+    }
+
+    /// A `weir` command that asks this cluster.
+    pub fn weir<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = self.places["coordinator"].command(&self.world, arguments);
+        command.env("WEIR_COORDINATOR", &self.addresses.1).env("WEIR_DATA_DIR", self.world.data());
+        command
+    }
+
+    /// Runs a command to its end, whatever that is.
+    pub fn ask(&self, arguments: &[&str]) -> Finished {
+        self.world.finish(&mut self.weir(arguments))
+    }
+
+    /// Runs what must succeed; its standard output.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn good(&self, arguments: &[&str]) -> String {
+        let done = self.ask(arguments);
+        assert!(done.status.success(), "weir {arguments:?}: {}\n{}", done.status, done.stderr);
+        done.stdout
+    }
+
+    /// Runs what must fail with that exit code; its standard error.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn bad(&self, code: i32, arguments: &[&str]) -> String {
+        let done = self.ask(arguments);
+        assert_eq!(done.status.code(), Some(code), "weir {arguments:?}: {}{}", done.stdout, done.stderr);
+        done.stderr
+    }
+
+    fn json(&self, arguments: &[&str]) -> Result<Value, String> {
+        let done = self.ask(arguments);
+        if !done.status.success() {
+            return Err(done.stderr);
+        }
+        serde_json::from_str(&done.stdout).map_err(|error| format!("{error}: {}", done.stdout))
+    }
+
+    /// Everything about a job.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn job(&self, name: &str) -> Value {
+        self.json(&["job", "show", name, "--json"]).unwrap_or_else(|error| panic!("job {name}: {error}"))
+    }
+
+    /// What happened to a job, oldest first.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn events(&self, name: &str) -> Vec<Value> {
+        let lines = self.good(&["job", "events", name, "--json"]);
+        lines.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    }
+
+    /// Those of a job's events that are of one kind, as people read them.
+    pub fn events_of(&self, name: &str, kind: &str) -> Vec<String> {
+        let events = self.events(name).into_iter().filter(|event| event["kind"] == kind);
+        events.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Waits until `look` finds something.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn until<T>(&self, what: &str, mut look: impl FnMut(&Cluster) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "waited in vain until {what}");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits until something is true of a job, as `job show` tells it.
+    ///
+    /// # Panics
+    /// If it does not become true.
+    pub fn until_job(&self, name: &str, what: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
+        let mut last = String::new();
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            // The coordinator may be away for a moment.
+            match self.json(&["job", "show", name, "--json"]) {
+                Ok(job) if holds(&job) => return job,
+                Ok(job) => last = job.to_string(),
+                Err(error) => last = error,
+            }
+            std::thread::sleep(LOOK);
+        }
+        panic!("waited in vain until {what}: {last}");
+    }
+
+    /// Waits until a job is in a state; one that has failed instead is told at once.
+    ///
+    /// # Panics
+    /// If it does not get there.
+    pub fn until_state(&self, name: &str, state: &str) -> Value {
+        self.until_job(name, &format!("job {name} is {state}"), |job| {
+            let now = &job["status"]["state"];
+            let over = ["stopped", "finished", "failed", "cancelled"].iter().any(|over| now == over);
+            assert!(now == state || !over, "job {name} is not {state}, but {now}: {}", job["status"]["reason"]);
+            now == state
+        })
+    }
+
+    /// Waits until some checkpoint of at least this number is complete; gives the status of the last.
+    pub fn until_checkpoint(&self, name: &str, number: u64) -> Value {
+        let job = self.until_job(name, &format!("job {name} has checkpoint {number}"), |job| {
+            job["status"]["checkpoint"]["id"].as_u64() >= Some(number)
+        });
+        job["status"]["checkpoint"].clone()
+    }
+
+    /// Waits until this many more checkpoints are complete than there are now.
+    pub fn until_more_checkpoints(&self, name: &str, more: u64) -> Value {
+        let now = last_checkpoint(&self.job(name));
+        self.until_checkpoint(name, now + more)
+    }
+
+    /// Waits until an event of a kind was told after those that were there; its message.
+    pub fn until_event(&self, name: &str, kind: &str, after: usize) -> String {
+        self.until(&format!("job {name} has event {} of kind {kind}", after + 1), |cluster| {
+            cluster.events_of(name, kind).get(after).cloned()
+        })
+    }
+
+    /// Waits until as many workers are connected.
+    pub fn until_connected(&self, count: usize) {
+        self.until(&format!("{count} workers are connected"), |cluster| {
+            let workers = cluster.json(&["worker", "ls", "--json"]).ok()?;
+            let alive = workers.as_array()?.iter().filter(|worker| worker["alive"] == true).count();
+            (alive == count).then_some(())
+        });
+    }
+
+    /// Submits a job file of its folder.
+    pub fn submit(&self, file: &str, more: &[&str]) {
+        self.good(&[&["job", "submit", file][..], more].concat());
+    }
+}
+
+/// The number of the checkpoint that was completed last; 0 before the first.
+pub fn last_checkpoint(job: &Value) -> u64 {
+    job["status"]["checkpoint"]["id"].as_u64().unwrap_or(0)
+}
+
+/// The number of a job's attempt.
+pub fn attempt(job: &Value) -> u64 {
+    job["status"]["attempt"].as_u64().unwrap_or(0)
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        // Whoever reads of the failure needs what the processes said, and what happened to the jobs.
+        let jobs = self.json(&["job", "ls", "--json"]).unwrap_or_default();
+        for name in jobs.as_array().into_iter().flatten().filter_map(|job| job["name"].as_str()) {
+            println!("--- events of {name}\n{}", self.ask(&["job", "events", name]).stdout);
+            println!("--- {name}\n{}", self.ask(&["job", "show", name]).stdout);
+        }
+        let mut logs: Vec<PathBuf> =
+            fs::read_dir(self.path("logs")).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        logs.sort();
+        for log in logs {
+            println!("--- {}\n{}", log.display(), node::end_of(&fs::read_to_string(&log).unwrap_or_default()));
+        }
+    }
+}
