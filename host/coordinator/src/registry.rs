@@ -167,8 +167,10 @@ impl Registry {
             ));
         }
         let rival = self.members.get(name).filter(|member| member.link.is_some())?;
-        // An address belongs to one process: where the new one has it, the old one has ended.
-        let replaced = rival.candidate.incarnation == candidate.incarnation || rival.candidate.from == *from;
+        // An address belongs to one process: where the new one has it, the old one has ended. So it has where it seems to, and
+        // another one is there.
+        let replaced =
+            rival.candidate.incarnation == candidate.incarnation || rival.candidate.from == *from || rival.suspected_ms.is_some();
         let is_heard = now.steady_ms.saturating_sub(rival.heard.steady_ms) < RIVAL_HEARD_MS;
         (!replaced && is_heard).then(|| {
             format!(

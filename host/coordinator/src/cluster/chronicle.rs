@@ -1,7 +1,7 @@
 //! What a job's master says, put into a state and an event for people. Pure.
 
 use weir_model::Attempt;
-use weir_plan::{format_duration, format_size};
+use weir_plan::format_duration;
 use weir_protocol::api::EventLevel::{self, Error, Info, Warning};
 use weir_protocol::api::JobState;
 
@@ -100,13 +100,24 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
     })
 }
 
+/// A size for people, to three digits or so.
+fn size(bytes: u64) -> String {
+    let in_units = |factor: u64| bytes as f64 / factor as f64;
+    match bytes {
+        0..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{:.1} KiB", in_units(1 << 10)),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", in_units(1 << 20)),
+        _ => format!("{:.1} GiB", in_units(1 << 30)),
+    }
+}
+
 /// What follows from the first completed checkpoint of an attempt.
 pub(super) fn first_checkpoint(notice: &Notice) -> Option<Entry> {
     let Notice::Completed { checkpoint, duration, bytes, .. } = notice else { return None };
     let message = format!(
         "checkpoint {checkpoint} is complete after {} ms, with {}; later ones are not listed here",
         duration.as_millis(),
-        format_size(*bytes)
+        size(*bytes)
     );
     Some(entry(None, Info, kinds::CHECKPOINT, message))
 }
@@ -154,6 +165,11 @@ mod tests {
              end another job"
         );
         assert!(text(1, 0, 0).contains("it needs 1 slot, and no worker is connected"));
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!([0, 1_023, 323_556, 5 << 20, 3 << 30].map(size), ["0 B", "1023 B", "316.0 KiB", "5.0 MiB", "3.0 GiB"]);
     }
 
     #[test]

@@ -81,14 +81,16 @@ impl Inner {
             Err(error) => tracing::error!(job = job.name(), %error, "a job failed"),
             _ => {}
         }
+        {
+            let mut state = self.state.lock();
+            state.schedule.release(job.name());
+            state.short.remove(job.name());
+            state.slots_changed(None);
+        }
+        // Last: once it is over, a job of the same name may be submitted, whose slots these would be.
         if let Some(entry) = chronicle::of_end(end) {
             self.note_and(job, entry, |record| record.rescale = None);
         }
-        // The slots last: whoever sees that the job is over sees it before its slots are another's.
-        let mut state = self.state.lock();
-        state.schedule.release(job.name());
-        state.short.remove(job.name());
-        state.slots_changed(None);
     }
 
     fn job_named(&self, name: &str) -> Option<Arc<Job>> {

@@ -18,8 +18,8 @@
 //!   the execution over commits what is missing. Without a takeover, restoring the manifest commits it.
 //! - **A wish** (stop, cancel, rescale): durable, then told to the master. The next coordinator tells it again; it stays in the
 //!   record until the job is over, or an execution has the new parallelism, or that was refused.
-//! - **The end**: the master says how the job ended when everything is committed; then the record is written, then slots are
-//!   given back. Killed before the write: the job is started again, finds its final checkpoint and ends the same way. A
+//! - **The end**: the master says how the job ended when everything is committed; slots are given back, then the record is
+//!   written. Killed before the write: the job is started again, finds its final checkpoint and ends the same way. A
 //!   cancelled job is over as soon as its wish is durable: the next coordinator does not take its execution over, and workers
 //!   that return with it are told to end it.
 //! - **Workers** are welcomed with the executions that may go on: those a takeover waits for, and no others. So whatever an

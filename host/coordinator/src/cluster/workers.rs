@@ -168,7 +168,11 @@ impl State {
     }
 
     fn lose(&mut self, worker: &Arc<str>, link: LinkId, reason: &str) {
-        tracing::warn!(%worker, reason, "worker lost");
+        if self.closing {
+            tracing::debug!(%worker, reason, "worker left behind");
+        } else {
+            tracing::warn!(%worker, reason, "worker lost");
+        }
         if let Some(link) = self.links.remove(&link) {
             link.close(reason);
         }

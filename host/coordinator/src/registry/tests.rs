@@ -84,6 +84,17 @@ fn a_process_that_has_the_address_of_another_has_taken_its_place() {
 }
 
 #[test]
+fn a_process_takes_the_place_of_one_that_seems_to_have_ended() {
+    let mut registry = Registry::new("1");
+    registry.register(at(0), 1, candidate("a", 1, at(0)));
+    registry.suspect(at(1), "a", 1);
+    assert_eq!(registry.register(at(2), 2, candidate("a", 2, at(2))), [lost("a", 1, "it was started anew"), joined("a", 2)]);
+    // The one before ends late: that is not the one that is there now.
+    registry.suspect(at(3), "a", 1);
+    assert!(matches!(registry.register(at(4), 3, candidate("a", 3, at(4)))[..], [Change::Refused { .. }]));
+}
+
+#[test]
 fn a_worker_is_lost_when_it_was_not_heard_for_the_timeout_and_not_before() {
     let mut registry = Registry::new("1");
     registry.register(at(0), 1, candidate("a", 1, at(0)));

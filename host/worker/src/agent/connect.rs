@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::time::timeout;
 use weir_transport::{Control, Endpoint, Identity};
 
 use super::components::FetchedComponents;
@@ -15,6 +16,10 @@ use super::session::{self, End};
 /// still waits.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(1_000);
+
+/// How long the first attempt waits for an answer; later ones wait longer, up to what the endpoint waits itself. A coordinator
+/// that is started during an attempt may hear of it only at the end, so attempts begin short.
+const ANSWER_MIN: Duration = Duration::from_secs(2);
 
 /// How often the same trouble is said again.
 const SAY_AGAIN: Duration = Duration::from_secs(30);
@@ -38,15 +43,21 @@ impl Connector {
         let mut pauses = Pauses::default();
         let mut troubles = Troubles::default();
         for address in self.coordinators.iter().cycle() {
-            let trouble = match self.endpoint.connect_control(address, None).await {
-                Err(error) => format!("cannot connect to the coordinator at {address}: {error}"),
-                Ok(control) => match self.serve(address, control).await {
+            let patience = ANSWER_MIN.saturating_mul(1 + pauses.0 / 2);
+            let trouble = match timeout(patience, self.endpoint.connect_control(address, None)).await {
+                Err(_) => format!(
+                    "cannot connect to the coordinator at {address}: no answer; nothing listens there, a firewall drops UDP, or \
+                     it is of another cluster than {}",
+                    self.identity.cluster()
+                ),
+                Ok(Err(error)) => format!("cannot connect to the coordinator at {address}: {error}"),
+                Ok(Ok(control)) => match self.serve(address, control).await {
                     End::Refused(reason) => format!("the coordinator at {address} does not take this worker: {reason}"),
                     End::Lost { reason, joined } => {
                         if joined {
                             (pauses, troubles) = (Pauses::default(), Troubles::default());
                         }
-                        format!("the connection to the coordinator at {address} is lost: {reason}; tasks go on meanwhile")
+                        format!("lost the coordinator at {address}: {reason}; tasks go on meanwhile")
                     }
                 },
             };
