@@ -110,7 +110,8 @@ fn with_tls_only_who_trusts_the_cluster_and_shows_the_token_is_served() {
     assert_eq!(ask(folder.path(), "localhost", Some(&token)).unwrap(), 200);
     assert_eq!(ask(folder.path(), "127.0.0.1", None).unwrap(), 401);
     assert!(ask(other.path(), "127.0.0.1", Some(&token)).is_err(), "another cluster's authority");
-    let plain = World { cluster: Arc::default(), server: None, address: SocketAddr::from(([127, 0, 0, 1], port)), runtime };
+    let plain =
+        World { cluster: Arc::default(), server: None, address: SocketAddr::from(([127, 0, 0, 1], port)), _runtime: runtime };
     assert_ne!(plain.get("/api/v1/cluster").0, 200, "without TLS");
     server.shutdown();
 }

@@ -239,7 +239,8 @@ pub(super) struct World {
     pub(super) cluster: Arc<Fake>,
     pub(super) server: Option<Server>,
     pub(super) address: SocketAddr,
-    pub(super) runtime: Runtime,
+    /// Lives as long as what it runs.
+    pub(super) _runtime: Runtime,
 }
 
 impl World {
@@ -253,7 +254,7 @@ impl World {
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = ApiOptions { listen, tls: None, token, cluster: cluster.clone() };
         let server = serve(options, runtime.handle()).unwrap();
-        World { cluster, address: server.local_addr, server: Some(server), runtime }
+        World { cluster, address: server.local_addr, server: Some(server), _runtime: runtime }
     }
 
     pub(super) fn with_job(self, name: &str) -> World {

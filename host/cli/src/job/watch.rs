@@ -51,7 +51,7 @@ pub(super) fn execute(client: Client, name: &str, after: u64, until: Until, glob
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&interrupted))?;
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
-    let mut watch = Watch { client, name, after, until, global, line: StatusLine::new(global), away: false };
+    let mut watch = Watch { client, name, after, until, global, line: StatusLine::new(global), state: None, away: false };
     while !interrupted.load(Ordering::Relaxed) {
         match watch.step() {
             Ok(Some(status)) => return watch.end(&status),
@@ -63,7 +63,10 @@ pub(super) fn execute(client: Client, name: &str, after: u64, until: Until, glob
         }
     }
     watch.line.clear();
-    global.note(&format!("the job goes on; `weir job show {name}` says how it is doing, `weir job stop {name}` stops it"));
+    global.note(&match watch.state {
+        Some(JobState::Stopping) => format!("the job goes on stopping; `weir job show {name}` says whether it has stopped"),
+        _ => format!("the job goes on; `weir job show {name}` says how it is doing, `weir job stop {name}` stops it"),
+    });
     Ok(ExitCode::from(INTERRUPTED))
 }
 
@@ -74,6 +77,8 @@ struct Watch<'a> {
     until: Until,
     global: &'a Global,
     line: StatusLine,
+    /// The job's, when it was seen last.
+    state: Option<JobState>,
     /// The coordinator cannot be reached.
     away: bool,
 }
@@ -91,6 +96,7 @@ impl Watch<'_> {
             self.show(&event)?;
         }
         let status = self.client.job(self.name)?.status;
+        self.state = Some(status.state);
         if status.state.is_over() && is_quiet {
             return Ok(Some(status));
         }
