@@ -65,9 +65,10 @@ pub(super) fn dependencies(packages: &[Package], findings: &mut Vec<Finding>) {
             let Some(theirs) = floor(&used.folder) else { continue };
             let is_allowed = match own {
                 Some(own) => theirs < own,
-                // End-to-end tests and bench programs stand outside, above all floors; what runs in the sandbox stands outside, below.
+                // End-to-end tests, the simulator and bench programs stand outside, above all floors; what runs in the sandbox
+                // stands outside, below.
                 None => {
-                    package.folder == "tests"
+                    matches!(package.folder.as_str(), "tests" | "sim")
                         || (package.folder.starts_with("bench") && !package.folder.starts_with("bench/operators"))
                 }
             };

@@ -1,0 +1,132 @@
+//! The object store that all processes share: in memory, with requests that fail before or after they were carried out.
+//!
+//! An object is there whole or not at all, and is durable once its write has answered: what a process had only buffered is
+//! lost with the process, since its writers are.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryFutureExt, TryStreamExt};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use parking_lot::Mutex;
+
+use crate::random::Random;
+
+#[derive(Debug)]
+struct State {
+    random: Random,
+    /// Of a hundred requests, those that fail.
+    fail_percent: u64,
+    failed: u64,
+}
+
+/// The store. Clones are the same store.
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    store: Arc<InMemory>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Disk {
+    pub(crate) fn new(random: Random) -> Disk {
+        let state = State { random, fail_percent: 0, failed: 0 };
+        Disk { store: Arc::new(InMemory::new()), state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Of a hundred requests, this many fail from now on.
+    pub(crate) fn set_failing(&self, percent: u64) {
+        self.state.lock().fail_percent = percent;
+    }
+
+    /// Requests that have failed so far.
+    pub(crate) fn failed(&self) -> u64 {
+        self.state.lock().failed
+    }
+
+    /// Whether something outside of the store, on the same disk, fails as well.
+    pub(crate) fn fails(&self) -> bool {
+        !matches!(self.admit(), ControlFlow::Continue(false))
+    }
+
+    /// `Break`: fails at once. `Continue(true)`: is carried out, and its answer is lost.
+    fn admit(&self) -> ControlFlow<Error, bool> {
+        let mut state = self.state.lock();
+        let percent = state.fail_percent;
+        if percent == 0 || !state.random.percent(percent) {
+            return ControlFlow::Continue(false);
+        }
+        state.failed += 1;
+        if state.random.percent(40) { ControlFlow::Continue(true) } else { ControlFlow::Break(failure()) }
+    }
+
+    async fn pass<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
+        match self.admit() {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(false) => request.await,
+            ControlFlow::Continue(true) => request.await.and(Err(failure())),
+        }
+    }
+}
+
+fn failure() -> Error {
+    Error::Generic { store: "simulated", source: Box::new(std::io::Error::from_raw_os_error(5)) }
+}
+
+impl fmt::Display for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("simulated disk")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Disk {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        self.pass(self.store.put_opts(location, payload, opts)).await
+    }
+
+    async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        self.pass(self.store.put_multipart_opts(location, opts)).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.pass(self.store.get_opts(location, options)).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let this = self.clone();
+        let delete = move |location: Result<Path>| {
+            let this = this.clone();
+            async move {
+                let location = location?;
+                this.pass(this.store.delete(&location)).await?;
+                Ok(location)
+            }
+        };
+        locations.then(delete).boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (this, prefix) = (self.clone(), prefix.cloned());
+        let listed = async move {
+            let list = this.store.list(prefix.as_ref()).try_collect::<Vec<_>>();
+            this.pass(list).await
+        };
+        listed.map_ok(|metas| futures::stream::iter(metas.into_iter().map(Ok))).try_flatten_stream().boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.pass(self.store.list_with_delimiter(prefix)).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.pass(self.store.copy_opts(from, to, options)).await
+    }
+}

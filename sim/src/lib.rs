@@ -1,0 +1,108 @@
+//! Whole jobs under a seeded scheduler, clock, network and disk.
+//!
+//! What runs is the real thing: tasks turn by turn (`weir_task`), with their gates, routers and aligners; the coordinator's
+//! checkpoint machine and restart strategies (`weir_checkpoint`); frames as bytes between workers (`weir_channel::wire`); files,
+//! manifests, attempts and deletion (`weir_storage`); the rules by which rows in flight are divided after a rescale. What is
+//! simulated is everything around it: time, which task is next, packets, the disk, crashes, people. One thread does it
+//! all, and the seed decides everything, so a run that fails fails again in the same way.
+//!
+//! [`run`] runs one seed and says what it came across; [`Failed`] says what must never happen and did. `README.md` has how to
+//! replay one, and what is not simulated. For development only: nothing depends on this crate.
+
+mod build;
+mod clock;
+mod disk;
+mod master;
+mod operators;
+mod oracle;
+mod outside;
+mod persister;
+mod random;
+pub mod scale;
+mod scenario;
+mod source;
+mod wire;
+mod worker;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub use scenario::{Mutation, Profile};
+pub use world::Seen;
+use world::World;
+
+/// A run that went as it must.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Hash over everything that happened, in order.
+    pub trace: u64,
+    /// Steps that were made.
+    pub steps: u64,
+    /// Virtual time, in microseconds.
+    pub time_us: u64,
+    /// Rows that sinks have committed.
+    pub rows: usize,
+    /// What it came across.
+    pub seen: Seen,
+    /// The greatest watermark that the operator in the middle was told in the second second, where there was one.
+    pub watermark_in_between: Option<i64>,
+}
+
+/// A run in which something went wrong that must never happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The seed.
+    pub seed: u64,
+    /// The kind of run.
+    pub profile: Profile,
+    /// What went wrong.
+    pub wrong: Vec<String>,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} with seed {}: {}", self.profile, self.seed, self.wrong.join("; "))
+    }
+}
+
+impl std::error::Error for Failed {}
+
+/// Runs a job from a seed to its end, and compares its output with what it must be.
+///
+/// # Errors
+/// If a row is lost or comes twice, time runs backwards for an operator, a checkpoint completes without all of its parts, or
+/// the job does not come to an end.
+pub fn run(seed: u64, profile: Profile, mutation: Option<Mutation>) -> Result<Ran, Failed> {
+    let mut world = World::new(seed, profile, mutation);
+    let went = world.go();
+    let mut wrong = world.outside.broken();
+    match went {
+        Ok(()) => {
+            let exactly_once = oracle::is_exactly_once(&world.scenario);
+            wrong.extend(oracle::check(&world.scenario, &world.outside.output(), exactly_once));
+        }
+        Err(stuck) => wrong.push(stuck),
+    }
+    if !wrong.is_empty() {
+        return Err(Failed { seed, profile, wrong });
+    }
+    for (sink, records) in world.outside.output() {
+        world.trace.note_bytes(sink.as_bytes());
+        for record in records {
+            world.trace.note_bytes(&record.id);
+            world.trace.note(&[u64::from(record.number)]);
+        }
+    }
+    let middle = ["map", "count", "join"].into_iter().find_map(|uid| world.outside.watermark(uid, 2_000_000));
+    Ok(Ran {
+        trace: world.trace.hash(),
+        steps: world.trace.steps(),
+        time_us: world.now_us(),
+        rows: world.outside.rows(),
+        watermark_in_between: middle,
+        seen: world.seen,
+    })
+}

@@ -1,0 +1,228 @@
+//! Native operators that can be captured: what a component would be, without a sandbox.
+//!
+//! Each checks what it is told: watermarks rise, the end comes once and after the last watermark.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, WATERMARK_END, WATERMARK_START};
+use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
+use weir_task::{CapturedState, Instance, InstanceFactory};
+
+use crate::clock::SimClock;
+use crate::outside::Outside;
+use crate::random::mix;
+use crate::scenario::{DIGEST, RowId, VALUE_HEAD};
+
+/// What an operator does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Gives each row so many times. Keeps no state.
+    Map(u8),
+    /// Numbers the rows of each key. Rows of its second input it numbers by their id, and gives without a key.
+    Count,
+    /// Remembers all rows and says at its end which they were.
+    All,
+}
+
+/// Makes instances of one operator.
+#[derive(Clone)]
+pub(crate) struct Factory {
+    pub(crate) uid: String,
+    pub(crate) kind: Kind,
+    pub(crate) row_us: u64,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) outside: Arc<Outside>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
+    watermark: Timestamp,
+    finished: bool,
+    /// How often each key was seen.
+    keys: BTreeMap<Vec<u8>, u32>,
+    /// How often each row was that every instance gets.
+    seen: BTreeMap<RowId, u32>,
+}
+
+impl State {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.watermark.to_le_bytes().to_vec();
+        bytes.push(u8::from(self.finished));
+        bytes.extend((self.keys.len() as u32).to_le_bytes());
+        for (key, count) in &self.keys {
+            bytes.push(key.len() as u8);
+            bytes.extend(key);
+            bytes.extend(count.to_le_bytes());
+        }
+        for (id, count) in &self.seen {
+            bytes.extend(id);
+            bytes.extend(count.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What [`State::encode`] gave; anything else is a bug here.
+    fn decode(mut bytes: &[u8]) -> State {
+        let mut take = |count: usize| {
+            let (head, rest) = bytes.split_at(count.min(bytes.len()));
+            bytes = rest;
+            head
+        };
+        let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or_default());
+        let watermark = Timestamp::from_le_bytes(take(8).try_into().unwrap_or_default());
+        let finished = take(1) == [1];
+        let count = number(take(4));
+        let mut state = State { watermark, finished, ..State::default() };
+        for _ in 0..count {
+            let len = take(1).first().map_or(0, |len| usize::from(*len));
+            let key = take(len).to_vec();
+            state.keys.insert(key, number(take(4)));
+        }
+        loop {
+            let Ok(id) = RowId::try_from(take(7)) else { return state };
+            state.seen.insert(id, number(take(4)));
+        }
+    }
+}
+
+struct Encoded(Vec<u8>);
+
+impl CapturedState for Encoded {
+    fn raw_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        self.0.clone()
+    }
+}
+
+impl Factory {
+    /// An instance as it was captured; without a capture, as it is at the start.
+    pub(crate) fn restore(&self, image: Option<&[u8]>) -> Box<dyn Instance> {
+        let state = image.map_or_else(|| State { watermark: WATERMARK_START, ..State::default() }, State::decode);
+        Box::new(Native { of: self.clone(), state, captured: CheckpointId(0) })
+    }
+}
+
+impl InstanceFactory for Factory {
+    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
+        Ok(self.restore(None))
+    }
+}
+
+struct Native {
+    of: Factory,
+    state: State,
+    captured: CheckpointId,
+}
+
+fn row_id(value: &[u8]) -> RowId {
+    let mut id = [0; 7];
+    id.copy_from_slice(&value[..7]);
+    id
+}
+
+impl Native {
+    fn complain(&self, what: &str) {
+        self.of.outside.complain(format!("{}: {what} (watermark {})", self.of.uid, self.state.watermark));
+    }
+
+    fn numbered(&mut self, input: u32, rows: BatchRef<'_>, out: &mut Batch) {
+        for (time, key, value) in rows.rows() {
+            let count = match input {
+                0 => self.state.keys.entry(key.to_vec()).or_default(),
+                _ => self.state.seen.entry(row_id(value)).or_default(),
+            };
+            *count += 1;
+            let mut value = value.to_vec();
+            value[7..VALUE_HEAD].copy_from_slice(&count.to_le_bytes());
+            out.push(time, if input == 0 { key } else { b"" }, &value);
+        }
+    }
+}
+
+impl Instance for Native {
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
+        self.of.clock.spend(self.of.row_us * rows.len() as u64);
+        if self.state.finished {
+            self.complain("rows after the end");
+        }
+        let mut out = Batch::default();
+        match self.of.kind {
+            Kind::Map(fan) => {
+                for (time, key, value) in rows.rows() {
+                    for copy in 0..fan {
+                        let mut value = value.to_vec();
+                        value[6] = value[6] * fan + copy;
+                        out.push(time, key, &value);
+                    }
+                }
+            }
+            Kind::Count => self.numbered(input, rows, &mut out),
+            Kind::All => {
+                for (_, _, value) in rows.rows() {
+                    let count = self.state.seen.entry(row_id(value)).or_default();
+                    *count += 1;
+                    if *count > 1 {
+                        let what = format!("a broadcast row came twice: {:?}", row_id(value));
+                        self.complain(&what);
+                    }
+                }
+            }
+        }
+        if !out.is_empty() {
+            emitted.push(Emitted { port: 0, rows: out });
+        }
+        Ok(Vec::new())
+    }
+
+    fn advance(&mut self, watermark: Timestamp, _: &mut Vec<Emitted>) -> Result<(), CallError> {
+        if watermark <= self.state.watermark {
+            self.complain(&format!("time went from there to {watermark}"));
+        }
+        self.state.watermark = watermark;
+        self.of.outside.saw_watermark(&self.of.uid, self.of.clock.now_us(), watermark);
+        Ok(())
+    }
+
+    fn finish(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+        if self.state.finished || self.state.watermark != WATERMARK_END {
+            self.complain("the end came twice, or before the last watermark");
+        }
+        self.state.finished = true;
+        if self.of.kind == Kind::All {
+            let mut value = vec![DIGEST; 7];
+            value.extend((self.state.seen.len() as u32).to_le_bytes());
+            value.extend(digest(self.state.seen.keys()).to_le_bytes());
+            let mut rows = Batch::default();
+            rows.push(0, b"", &value);
+            emitted.push(Emitted { port: 0, rows });
+        }
+        Ok(())
+    }
+
+    fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError> {
+        if checkpoint <= self.captured {
+            self.complain(&format!("captured for {checkpoint} after {}", self.captured));
+        }
+        self.captured = checkpoint;
+        if matches!(self.of.kind, Kind::Map(_)) {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(Encoded(self.state.encode()))))
+    }
+
+    fn checkpoint_completed(&mut self, _: CheckpointId) {}
+}
+
+/// Which rows these are, whatever their order.
+pub(crate) fn digest<'a>(ids: impl Iterator<Item = &'a RowId>) -> u64 {
+    let hash = |id: &RowId| {
+        let mut word = [0; 8];
+        word[..7].copy_from_slice(id);
+        mix(u64::from_le_bytes(word))
+    };
+    ids.map(hash).fold(0, u64::wrapping_add)
+}

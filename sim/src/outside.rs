@@ -1,0 +1,213 @@
+//! The world outside of Weir: where sinks write, with two-phase commit. Whatever happens to processes, it stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use weir_connectors::{ConnectorError, Prepared, Sink};
+use weir_model::{Attempt, BatchRef, CheckpointId, Timestamp};
+
+use crate::clock::SimClock;
+use crate::disk::Disk;
+use crate::scenario::{DIGEST, Input, RowId, VALUE_HEAD};
+
+/// A row that a sink has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) key: Vec<u8>,
+    pub(crate) id: RowId,
+    /// What a counting operator said: how many of the kind it had seen.
+    pub(crate) number: u32,
+    /// What an operator said at its end.
+    pub(crate) digest: u64,
+    /// Every byte of its body is as the source gave it.
+    pub(crate) whole: bool,
+}
+
+#[derive(Debug)]
+struct Staged {
+    uid: String,
+    attempt: Attempt,
+    records: Vec<Record>,
+}
+
+#[derive(Debug, Default)]
+struct Shelves {
+    staged: BTreeMap<String, Staged>,
+    committed: BTreeSet<String>,
+    output: BTreeMap<String, Vec<Record>>,
+    commits_again: u64,
+    broken: Vec<String>,
+    /// When each operator was told which watermark first.
+    watermarks: Vec<(String, u64, Timestamp)>,
+}
+
+/// What all sinks write to.
+#[derive(Debug, Default)]
+pub(crate) struct Outside {
+    shelves: Mutex<Shelves>,
+}
+
+impl Outside {
+    /// What is visible, by sink.
+    pub(crate) fn output(&self) -> BTreeMap<String, Vec<Record>> {
+        self.shelves.lock().output.clone()
+    }
+
+    /// What must never happen and did.
+    pub(crate) fn broken(&self) -> Vec<String> {
+        self.shelves.lock().broken.clone()
+    }
+
+    /// Something that must never happen.
+    pub(crate) fn complain(&self, what: String) {
+        self.shelves.lock().broken.push(what);
+    }
+
+    /// An operator was told a watermark.
+    pub(crate) fn saw_watermark(&self, uid: &str, now_us: u64, watermark: Timestamp) {
+        self.shelves.lock().watermarks.push((uid.to_owned(), now_us, watermark));
+    }
+
+    /// The greatest watermark that any instance of an operator was told up to a time.
+    pub(crate) fn watermark(&self, uid: &str, until_us: u64) -> Option<Timestamp> {
+        let shelves = self.shelves.lock();
+        let told = shelves.watermarks.iter().filter(|(of, at_us, _)| of == uid && *at_us <= until_us);
+        told.map(|(_, _, watermark)| *watermark).max()
+    }
+
+    /// Rows that are visible so far.
+    pub(crate) fn rows(&self) -> usize {
+        self.shelves.lock().output.values().map(Vec::len).sum()
+    }
+
+    /// How often something was committed that was already.
+    pub(crate) fn commits_again(&self) -> u64 {
+        self.shelves.lock().commits_again
+    }
+
+    fn stage(&self, id: &str, staged: Staged) {
+        if self.shelves.lock().staged.insert(id.to_owned(), staged).is_some() {
+            self.complain(format!("{id} was prepared twice"));
+        }
+    }
+
+    fn commit(&self, id: &str) {
+        let mut shelves = self.shelves.lock();
+        if shelves.committed.contains(id) {
+            shelves.commits_again += 1;
+            return;
+        }
+        let Some(staged) = shelves.staged.remove(id) else {
+            shelves.broken.push(format!("{id} is to be committed and is not there: its rows are lost"));
+            return;
+        };
+        shelves.committed.insert(id.to_owned());
+        shelves.output.entry(staged.uid).or_default().extend(staged.records);
+    }
+
+    fn recover(&self, uid: &str, attempt: Attempt, keep: &[Value]) {
+        let keep: BTreeSet<&str> = keep.iter().filter_map(Value::as_str).collect();
+        let is_leftover = |id: &str, staged: &Staged| staged.uid == uid && staged.attempt < attempt && !keep.contains(id);
+        self.shelves.lock().staged.retain(|id, staged| !is_leftover(id, staged));
+    }
+}
+
+/// One subtask of a sink.
+pub(crate) struct SimSink {
+    pub(crate) outside: Arc<Outside>,
+    pub(crate) input: Arc<Input>,
+    pub(crate) disk: Disk,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) uid: String,
+    pub(crate) index: u32,
+    pub(crate) attempt: Attempt,
+    pub(crate) row_us: u64,
+    pub(crate) rows: Vec<Record>,
+    /// A preparation failed or was never made.
+    pub(crate) unusable: Arc<AtomicBool>,
+}
+
+impl SimSink {
+    fn check(&self) -> Result<(), ConnectorError> {
+        if self.unusable.load(Ordering::Relaxed) {
+            let reason = "a preparation failed".to_owned();
+            return Err(ConnectorError::Unusable { path: PathBuf::from(&self.uid), reason });
+        }
+        Ok(())
+    }
+}
+
+/// Notes if a preparation is dropped instead of made.
+struct Must(Option<Arc<AtomicBool>>);
+
+impl Must {
+    fn made(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Must {
+    fn drop(&mut self) {
+        if let Some(unusable) = &self.0 {
+            unusable.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Sink for SimSink {
+    fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
+        self.check()?;
+        self.clock.spend(self.row_us * rows.len() as u64);
+        for (_, key, value) in rows.rows() {
+            let mut id = [0; 7];
+            id.copy_from_slice(&value[..7]);
+            let number = u32::from_le_bytes([value[7], value[8], value[9], value[10]]);
+            let is_digest = id[0] == DIGEST;
+            let mut digest = [0; 8];
+            if is_digest {
+                digest.copy_from_slice(&value[VALUE_HEAD..VALUE_HEAD + 8]);
+            }
+            let whole = is_digest || self.input.is_whole(&id, value);
+            self.rows.push(Record { key: key.to_vec(), id, number, digest: u64::from_le_bytes(digest), whole });
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Prepared, ConnectorError> {
+        self.check()?;
+        let records = std::mem::take(&mut self.rows);
+        let id = format!("{}/{}/{}/{checkpoint}", self.uid, self.attempt, self.index);
+        let (outside, uid, attempt, disk) = (self.outside.clone(), self.uid.clone(), self.attempt, self.disk.clone());
+        let must = Must(Some(self.unusable.clone()));
+        Ok(Box::new(move || {
+            if records.is_empty() {
+                must.made();
+                return Ok(None);
+            }
+            if disk.fails() {
+                let source = std::io::Error::from_raw_os_error(5);
+                return Err(ConnectorError::Io { action: "write", path: PathBuf::from(&id), source, hint: None });
+            }
+            outside.stage(&id, Staged { uid, attempt, records });
+            must.made();
+            Ok(Some(Value::String(id)))
+        }))
+    }
+
+    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
+        match committable.as_str() {
+            Some(id) => self.outside.commit(id),
+            None => self.outside.complain(format!("{committable} is no committable")),
+        }
+        Ok(())
+    }
+
+    fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
+        self.outside.recover(&self.uid, self.attempt, keep);
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! What a checkpoint of a large job costs its coordinator: the machine and manifest-sized acknowledgements, without a network.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weir_checkpoint::coordinator::{Action, Config, Coordinator, Event};
+use weir_model::{Attempt, CheckpointId, TaskId};
+use weir_plan::Topology;
+use weir_protocol::manifest::{Header, assemble};
+use weir_protocol::{Acknowledgement, InstanceAcknowledgement, JobSpec, Report, SinkAcknowledgement, SourceAcknowledgement};
+use weir_storage::{Committable, InstanceState, ManifestKind, Segment, StoredFile};
+
+/// Key groups of the job: a hundred thousand rows of state a subtask are in five instances each.
+const KEY_GROUPS: u32 = 32_768;
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Subtasks of the job.
+    pub subtasks: usize,
+    /// Time of the coordinator's thread for one checkpoint, the median of several: reports decoded, the machine, the manifest put
+    /// together and made into its document.
+    pub per_checkpoint: Duration,
+    /// Of it, decoding the reports.
+    pub decoding: Duration,
+    /// Size of the manifest.
+    pub manifest_bytes: usize,
+}
+
+fn job(parallelism: u32) -> JobSpec {
+    let text = format!(
+        "[job]\nname = \"scale\"\nparallelism = {parallelism}\nkey_groups = {KEY_GROUPS}\non_error = \"fail\"\n\
+         [[source]]\nid = \"a\"\nconnector = \"x\"\n\
+         [[operator]]\nid = \"count\"\ncomponent = \"count@1.0.0\"\ninput = {{ from = \"a\", exchange = \"hash\" }}\n\
+         [[sink]]\nid = \"out\"\nconnector = \"x\"\ninput = \"count\"\n"
+    );
+    JobSpec {
+        file: "scale.toml".to_owned(),
+        text,
+        overrides: Vec::new(),
+        environment: BTreeMap::new(),
+        job_dir: String::new(),
+        dead_letters: String::new(),
+        components: BTreeMap::new(),
+    }
+}
+
+fn segment(file: &str, number: u64) -> Segment {
+    Segment { file: file.to_owned(), offset: number * 65_536, length: 65_000, checksum: "0123456789abcdef".to_owned() }
+}
+
+/// What the task says of a checkpoint.
+fn acknowledgement(topology: &Topology, task: TaskId, checkpoint: CheckpointId) -> Acknowledgement {
+    let (chain, subtask) = topology.locate(task);
+    let parallelism = topology.chains()[chain].parallelism;
+    let file = format!("1-{checkpoint}-{task}-{}", task.0);
+    let is_source = chain == 0;
+    let groups = weir_model::KeyGroupRange::of(subtask, KEY_GROUPS as u16, parallelism);
+    let instance = |group: u16| InstanceAcknowledgement {
+        uid: "count".to_owned(),
+        name: format!("g{group}"),
+        state: InstanceState {
+            chain: (0..3).map(|number| segment(&file, number)).collect(),
+            watermark: 1_700_000_000_000,
+            finished: false,
+        },
+    };
+    let value = serde_json::json!({"path": format!("part-{subtask}-{checkpoint}"), "bytes": 123_456});
+    Acknowledgement {
+        task,
+        checkpoint,
+        finished: false,
+        watermarks: vec![1_700_000_000_000; 20],
+        source: is_source.then(|| SourceAcknowledgement {
+            splits: BTreeMap::from([(format!("split-{subtask}"), serde_json::json!({"offset": 123_456_789}))]),
+            event_time_max: 1_700_000_000_000,
+        }),
+        instances: if is_source { Vec::new() } else { (groups.start..groups.end).map(instance).collect() },
+        sinks: if is_source {
+            Vec::new()
+        } else {
+            vec![SinkAcknowledgement { uid: "out".to_owned(), committables: vec![Committable { checkpoint: checkpoint.0, value }] }]
+        },
+        in_flight: Vec::new(),
+        file: Some(StoredFile { name: file, bytes: 400_000 }),
+        captured_bytes: 400_000,
+        merged_bytes: 0,
+        in_flight_bytes: 0,
+    }
+}
+
+/// Measures a job of `workers` workers with `subtasks` subtasks each, over some checkpoints.
+///
+/// # Panics
+/// If the machine does not do what it must.
+pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measured {
+    let count = workers * subtasks;
+    let spec = job((count / 2) as u32);
+    let planned = weir_plan::load(&spec.file, &spec.text, &[], &|_| None);
+    let Ok(job) = planned else { panic!("the job file of the measurement is wrong") };
+    let topology = Topology::new(&job);
+    let config = Config {
+        interval_ms: Some(1_000),
+        min_pause_ms: 0,
+        timeout_ms: 600_000,
+        tolerable_failures: 3,
+        max_concurrent: 1,
+        unaligned_after_ms: Some(1_000),
+    };
+    let tasks = topology.tasks();
+    let mut coordinator = Coordinator::new(config, Attempt(1), tasks, CheckpointId(1), 0);
+    let mut times = Vec::new();
+    let mut manifest_bytes = 0;
+    for checkpoint in (1..=checkpoints).map(CheckpointId) {
+        let now_ms = checkpoint.0 * 1_000;
+        let execution = weir_protocol::Execution { job: "scale".to_owned(), attempt: Attempt(1) };
+        let report = |task| Report::Acknowledged {
+            execution: execution.clone(),
+            acknowledgement: Box::new(acknowledgement(&topology, TaskId(task), checkpoint)),
+        };
+        let packets: Vec<Vec<u8>> = (0..tasks as u32).map(|task| serde_json::to_vec(&report(task)).unwrap_or_default()).collect();
+        let started = Instant::now();
+        let mut actions = Vec::new();
+        coordinator.handle(now_ms, Event::Tick, &mut actions);
+        assert!(matches!(actions[..], [Action::Trigger(_)]), "{actions:?}");
+        let mut decoding = Duration::ZERO;
+        let mut acknowledgements = Vec::with_capacity(tasks);
+        for packet in &packets {
+            let began = Instant::now();
+            let report: Result<Report, _> = serde_json::from_slice(packet);
+            decoding += began.elapsed();
+            let Ok(Report::Acknowledged { acknowledgement, .. }) = report else { panic!("a report that cannot be read") };
+            let (task, attempt) = (acknowledgement.task, Attempt(1));
+            acknowledgements.push(*acknowledgement);
+            actions.clear();
+            coordinator.handle(now_ms + 1, Event::Acknowledged { task, attempt, checkpoint }, &mut actions);
+            // The master asks after each event when the next tick is due.
+            assert!(coordinator.deadline_ms().is_some() || !actions.is_empty(), "nothing is due");
+        }
+        assert!(matches!(actions[..], [Action::WriteManifest { .. }]), "{actions:?}");
+        let header = Header {
+            attempt: Attempt(1),
+            checkpoint,
+            kind: ManifestKind::Checkpoint,
+            triggered_at_ms: now_ms,
+            completed_at_ms: now_ms,
+        };
+        let manifest = assemble(&spec, &job, &topology, &BTreeMap::new(), &header, &acknowledgements);
+        manifest_bytes = serde_json::to_vec(&manifest).map_or(0, |document| document.len());
+        actions.clear();
+        coordinator.handle(now_ms + 2, Event::ManifestWritten(checkpoint), &mut actions);
+        assert!(matches!(actions[..], [Action::Complete { .. }]), "{actions:?}");
+        times.push((started.elapsed(), decoding));
+    }
+    times.sort_unstable();
+    let (per_checkpoint, decoding) = times[times.len() / 2];
+    Measured { subtasks: tasks, per_checkpoint, decoding, manifest_bytes }
+}

@@ -1,0 +1,119 @@
+//! What must hold, whatever happens. `WEIR_SIM_SEED` runs one seed, `WEIR_SIM_RUNS` another number of seeds.
+
+use crate::{Profile, Ran, Seen, run};
+
+/// Runs many seeds of a kind, or the one that the environment names. Gives what they came across, unless it was just one.
+pub(super) fn run_all(name: &str, profile: Profile, runs: u64) -> Option<Vec<Ran>> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("WEIR_SIM_SEED") {
+        match run(seed, profile, None) {
+            Ok(ran) => eprintln!("seed {seed}: {ran:#?}"),
+            Err(failed) => panic!("{failed}"),
+        }
+        return None;
+    }
+    let (runs, is_all) = number("WEIR_SIM_RUNS").map_or((runs, true), |runs| (runs, false));
+    let first = number("WEIR_SIM_FIRST").unwrap_or(0);
+    let ran = (first..first + runs).map(|seed| {
+        let _printed_on_panic = Replay { name, seed };
+        run(seed, profile, None).unwrap_or_else(|failed| panic!("{failed}"))
+    });
+    let ran: Vec<Ran> = ran.collect();
+    is_all.then_some(ran)
+}
+
+/// Prints how to replay a run that fails.
+struct Replay<'a> {
+    name: &'a str,
+    seed: u64,
+}
+
+impl Drop for Replay<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay: WEIR_SIM_SEED={} cargo nextest run -p weir-sim {}", self.seed, self.name);
+        }
+    }
+}
+
+/// That the runs came across this, in enough of them: a simulation in which nothing happens proves nothing.
+fn saw(ran: &[Ran], what: &str, least: usize, of: impl Fn(&Seen) -> bool) {
+    let count = ran.iter().filter(|ran| of(&ran.seen)).count();
+    assert!(count >= least, "only {count} of {} runs came across this: {what}", ran.len());
+}
+
+#[test]
+fn s20_output_equals_input_whoever_is_killed_and_when() {
+    let Some(ran) = run_all("s20_output", Profile::S20Kills, 500) else { return };
+    saw(&ran, "a worker crashes", 100, |seen| seen.worker_crashes > 0);
+    saw(&ran, "the coordinator crashes", 40, |seen| seen.coordinator_crashes > 0);
+    saw(&ran, "an execution is taken over", 20, |seen| seen.taken_over > 0);
+    saw(&ran, "rows in flight are restored", 30, |seen| seen.restored_rows > 0);
+    saw(&ran, "announcements", 50, |seen| seen.announced > 0);
+    saw(&ran, "barriers that are let go on unaligned", 20, |seen| seen.unaligned_late > 0);
+    saw(&ran, "commits that are repeated", 20, |seen| seen.commits_again > 0);
+}
+
+#[test]
+fn s21_output_equals_input_when_the_parallelism_changes_with_rows_in_flight() {
+    let Some(ran) = run_all("s21_output", Profile::S21Rescale, 500) else { return };
+    saw(&ran, "a rescale", 250, |seen| seen.rescaled > 1);
+    saw(&ran, "a rescale that somebody asked for", 100, |seen| seen.wished_rescales > 0);
+    saw(&ran, "rows in flight are restored", 50, |seen| seen.restored_rows > 0);
+    saw(&ran, "a stop", 40, |seen| seen.stopped > 0);
+}
+
+#[test]
+fn s22_no_broadcast_row_is_applied_twice_or_never_by_a_key_group() {
+    let Some(ran) = run_all("s22_no", Profile::S22Broadcast, 300) else { return };
+    saw(&ran, "rows in flight are restored", 30, |seen| seen.restored_rows > 0);
+    saw(&ran, "a rescale", 150, |seen| seen.rescaled > 1);
+}
+
+#[test]
+fn s23_output_equals_input_whatever_happens() {
+    let Some(ran) = run_all("s23_output", Profile::S23Anything, 800) else { return };
+    saw(&ran, "a partition", 100, |seen| seen.partitions > 0);
+    saw(&ran, "the disk fails", 50, |seen| seen.disk_failures > 0);
+    saw(&ran, "a snapshot cannot be stored", 20, |seen| seen.persist_failed > 0);
+    saw(&ran, "a manifest cannot be written", 3, |seen| seen.manifest_failed > 0);
+    saw(&ran, "a checkpoint is given up", 100, |seen| seen.aborted > 0);
+    saw(&ran, "an older execution runs beside the current one", 10, |seen| seen.stale > 0);
+}
+
+#[test]
+fn s24_rows_in_flight_of_a_restore_are_captured_again() {
+    let Some(ran) = run_all("s24_rows", Profile::S24InFlightAgain, 300) else { return };
+    saw(&ran, "rows in flight of a restore are stored again", 20, |seen| seen.again_rows > 0);
+    saw(&ran, "checkpoints with rows in flight", 100, |seen| seen.completed_with_rows > 0);
+}
+
+#[test]
+fn s25_rows_larger_than_a_frame_and_a_window_are_whole() {
+    let Some(ran) = run_all("s25_rows", Profile::S25LargeRows, 60) else { return };
+    saw(&ran, "something is restored", 15, |seen| seen.attempts > 1);
+}
+
+#[test]
+fn s28_an_idle_source_holds_neither_watermarks_nor_checkpoints_up() {
+    let Some(ran) = run_all("s28_an", Profile::S28Idle, 100) else { return };
+    for (seed, ran) in ran.iter().enumerate() {
+        // The source idles for three seconds, and the other one goes on.
+        let between = ran.seen.completed.iter().filter(|(at_us, _)| (500_000..2_500_000).contains(at_us)).count();
+        assert!(between >= 3, "seed {seed}: {between} checkpoints while a source idles");
+        let watermark = ran.watermark_in_between;
+        assert!(watermark.is_some_and(|watermark| watermark > 1_200), "seed {seed}: event time stands at {watermark:?}");
+    }
+}
+
+#[test]
+fn s29_one_key_with_nine_rows_of_ten_is_counted_right() {
+    let Some(ran) = run_all("s29_one", Profile::S29Skew, 150) else { return };
+    saw(&ran, "something is restored", 50, |seen| seen.attempts > 1);
+}
+
+#[test]
+fn at_least_once_loses_nothing() {
+    let Some(ran) = run_all("at_least", Profile::AtLeastOnce, 200) else { return };
+    saw(&ran, "something is restored", 60, |seen| seen.attempts > 1);
+}

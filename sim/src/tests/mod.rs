@@ -1,0 +1,5 @@
+//! Thousands of seeds, by scenario.
+
+mod holds;
+mod proof;
+mod scale;

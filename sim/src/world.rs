@@ -1,0 +1,465 @@
+//! The event loop: what happens next, in virtual time. One thread; the seed decides everything.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_model::{Attempt, Barrier, CheckpointId, TaskId};
+use weir_protocol::{Command, JobSpec, Report};
+use weir_storage::JobStorage;
+
+use crate::build::Planned;
+use crate::clock::SimClock;
+use crate::disk::Disk;
+use crate::master::{Master, Timer};
+use crate::outside::Outside;
+use crate::random::{Random, Trace};
+use crate::scenario::{Fault, Input, Mutation, Profile, Scenario};
+use crate::wire::{Wire, WireKey};
+use crate::worker::{Mouth, Worker, Woken};
+
+/// Number of a connection between a worker and the coordinator.
+pub(crate) type Session = u64;
+
+/// A connection over which nothing is heard for this long is lost.
+const SILENCE_US: u64 = 2_000_000;
+
+/// After the last fault and the last row, a job must end in this much virtual time.
+const LIVENESS_US: u64 = 400_000_000;
+
+/// Events beyond which a run is stuck without time passing.
+const EVENTS_MAX: u64 = 6_000_000;
+
+/// Something that happens at a time.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Turn { worker: usize, incarnation: u64, attempt: Attempt, task: TaskId, number: u64 },
+    Persist { worker: usize, incarnation: u64, attempt: Attempt, task: TaskId },
+    WireSend(WireKey),
+    WireArrive(WireKey),
+    WireReceive(WireKey),
+    WireAnnounce(WireKey, Barrier),
+    PeerLost { worker: usize, incarnation: u64, attempt: Attempt },
+    ToWorker(usize, Session, Box<Command>),
+    ToCoordinator(usize, Session, Box<Report>),
+    SessionOver(usize, Session),
+    Connect(usize),
+    WorkerStarts(usize),
+    CoordinatorStarts,
+    Master(u64, Timer),
+    Fault(Fault),
+    Crash(usize),
+    DataLost(usize, usize),
+    DiskHeals,
+    DiskFast,
+}
+
+impl Event {
+    /// What it is, for the trace.
+    fn words(&self) -> [u64; 4] {
+        match self {
+            Event::Turn { worker, attempt, task, .. } => [1, *worker as u64, attempt.0, u64::from(task.0)],
+            Event::Persist { worker, attempt, task, .. } => [2, *worker as u64, attempt.0, u64::from(task.0)],
+            Event::WireSend(key) => [3, key.0.0, key.1 as u64, 0],
+            Event::WireArrive(key) => [4, key.0.0, key.1 as u64, 0],
+            Event::WireReceive(key) => [5, key.0.0, key.1 as u64, 0],
+            Event::WireAnnounce(key, barrier) => [6, key.0.0, key.1 as u64, barrier.checkpoint.0],
+            Event::PeerLost { worker, attempt, .. } => [7, *worker as u64, attempt.0, 0],
+            Event::ToWorker(worker, session, _) => [8, *worker as u64, *session, 0],
+            Event::ToCoordinator(worker, session, _) => [9, *worker as u64, *session, 0],
+            Event::SessionOver(worker, session) => [10, *worker as u64, *session, 0],
+            Event::Connect(worker) => [11, *worker as u64, 0, 0],
+            Event::WorkerStarts(worker) => [12, *worker as u64, 0, 0],
+            Event::CoordinatorStarts => [13, 0, 0, 0],
+            Event::Master(generation, timer) => [14, *generation, *timer as u64, 0],
+            Event::Fault(fault) => [15, *fault as u64, 0, 0],
+            Event::Crash(worker) => [16, *worker as u64, 0, 0],
+            Event::DataLost(a, b) => [17, *a as u64, *b as u64, 0],
+            Event::DiskHeals => [18, 0, 0, 0],
+            Event::DiskFast => [19, 0, 0, 0],
+        }
+    }
+}
+
+/// What a run came across; a simulation in which nothing happens proves nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Executions that began.
+    pub attempts: u64,
+    /// Crashes of workers.
+    pub worker_crashes: u64,
+    /// Crashes of the coordinator.
+    pub coordinator_crashes: u64,
+    /// Executions that a new coordinator took over.
+    pub taken_over: u64,
+    /// Checkpoints that were completed, and when.
+    pub completed: Vec<(u64, CheckpointId)>,
+    /// Of these, those with rows in flight.
+    pub completed_with_rows: u64,
+    /// Manifests that became durable when nobody waited for them any more.
+    pub completed_unheard: u64,
+    /// Checkpoints that were given up.
+    pub aborted: u64,
+    /// Checkpoints that a task declined.
+    pub declined: u64,
+    /// Snapshots that could not be stored.
+    pub persist_failed: u64,
+    /// Manifests that could not be written.
+    pub manifest_failed: u64,
+    /// Barriers that were announced to another worker.
+    pub announced: u64,
+    /// Checkpoints that went on unaligned after a time.
+    pub unaligned_late: u64,
+    /// Rows in flight that were stored, and of these, those that a restore had brought.
+    pub in_flight_rows: u64,
+    /// See above.
+    pub again_rows: u64,
+    /// Rows in flight that were restored.
+    pub restored_rows: u64,
+    /// Changes of the parallelism.
+    pub rescaled: u64,
+    /// Of these, those that somebody asked for while the job ran.
+    pub wished_rescales: u64,
+    /// Stops.
+    pub stopped: u64,
+    /// Partitions of the network.
+    pub partitions: u64,
+    /// Requests to the disk that failed.
+    pub disk_failures: u64,
+    /// Committables that were committed again.
+    pub commits_again: u64,
+    /// Most executions of older attempts that still ran beside the current one.
+    pub stale: usize,
+}
+
+/// A simulated cluster with one job.
+pub(crate) struct World {
+    pub(crate) scenario: Scenario,
+    pub(crate) input: Arc<Input>,
+    pub(crate) mutation: Option<Mutation>,
+    pub(crate) random: Random,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) outside: Arc<Outside>,
+    pub(crate) disk: Disk,
+    pub(crate) trace: Trace,
+    pub(crate) seen: Seen,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) wires: BTreeMap<WireKey, Wire>,
+    pub(crate) master: Master,
+    pub(crate) plans: BTreeMap<Attempt, Arc<Planned>>,
+    pub(crate) mouth: Mouth,
+    pub(crate) woken: Woken,
+    times: BinaryHeap<Reverse<(u64, u64)>>,
+    events: BTreeMap<u64, Event>,
+    numbers: u64,
+    now_us: u64,
+    /// From, to, until when. The coordinator is the node after the last worker.
+    partitions: Vec<(usize, usize, u64)>,
+    /// Last arrivals, since a connection keeps its order: to the coordinator, and from it.
+    arrivals: BTreeMap<(usize, usize), u64>,
+    disk_slow: bool,
+    step_faults: u32,
+    verbose: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, profile: Profile, mutation: Option<Mutation>) -> World {
+        let mut random = Random::new(seed ^ 0xA5A5);
+        let scenario = Scenario::new(seed, profile);
+        let workers = (0..scenario.workers).map(|_| Worker {
+            alive: false,
+            incarnation: 0,
+            session: None,
+            connecting: false,
+            storage: None,
+            executions: BTreeMap::new(),
+        });
+        let parallelism = scenario.parallelism(&mut random);
+        World {
+            input: Arc::new(scenario.input.clone()),
+            mutation,
+            clock: Arc::default(),
+            outside: Arc::default(),
+            disk: Disk::new(random.fork()),
+            trace: Trace::default(),
+            seen: Seen::default(),
+            workers: workers.collect(),
+            wires: BTreeMap::new(),
+            master: Master::new(parallelism),
+            plans: BTreeMap::new(),
+            mouth: Mouth::default(),
+            woken: Arc::new(Mutex::new(Vec::new())),
+            times: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            numbers: 0,
+            now_us: 0,
+            partitions: Vec::new(),
+            arrivals: BTreeMap::new(),
+            disk_slow: false,
+            step_faults: scenario.step_faults,
+            verbose: std::env::var_os("WEIR_SIM_LOG").is_some(),
+            random,
+            scenario,
+        }
+    }
+
+    /// Runs the job to its end.
+    ///
+    /// # Errors
+    /// If it does not come to an end.
+    pub(crate) fn go(&mut self) -> Result<(), String> {
+        let verbose = self.verbose;
+        if verbose {
+            let text = format!("{:#?}", Scenario { input: self.scenario.input.clone(), ..self.scenario.clone() });
+            self.log(|| text);
+        }
+        for worker in 0..self.workers.len() {
+            self.at(worker as u64, Event::WorkerStarts(worker));
+        }
+        self.at(5_000, Event::CoordinatorStarts);
+        for (at_us, fault) in self.scenario.faults.clone() {
+            self.at(at_us, Event::Fault(fault));
+        }
+        let last_fault_us = self.scenario.faults.last().map_or(0, |(at_us, _)| *at_us);
+        let limit_us = last_fault_us.max(self.scenario.input_ends_us()) + LIVENESS_US;
+        while !self.master.is_over() {
+            let Some(Reverse((at_us, number))) = self.times.pop() else {
+                return Err(format!("nothing can happen any more: {}", self.master.describe()));
+            };
+            let Some(event) = self.events.remove(&number) else { continue };
+            if at_us > limit_us || self.trace.steps() > EVENTS_MAX {
+                return Err(format!("the job does not end: {} at {at_us} us", self.master.describe()));
+            }
+            self.now_us = at_us;
+            self.clock.set(at_us);
+            let [kind, a, b, c] = event.words();
+            self.trace.note(&[at_us, kind, a, b, c]);
+            self.happen(event);
+            self.wake_all();
+        }
+        self.seen.disk_failures = self.disk.failed();
+        self.seen.commits_again = self.outside.commits_again();
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Turn { worker, incarnation, attempt, task, number } => self.turn(worker, incarnation, attempt, task, number),
+            Event::Persist { worker, incarnation, attempt, task } => self.persist_some(worker, incarnation, attempt, task),
+            Event::WireSend(key) => self.wire_send(key),
+            Event::WireArrive(key) => self.wire_arrive(key),
+            Event::WireReceive(key) => self.wire_receive(key),
+            Event::WireAnnounce(key, barrier) => self.wire_announce(key, barrier),
+            Event::PeerLost { worker, incarnation, attempt } => self.peer_lost(worker, incarnation, attempt),
+            Event::ToWorker(worker, session, command) => {
+                if self.workers[worker].session == Some(session) {
+                    self.hear(worker, *command);
+                }
+            }
+            Event::ToCoordinator(worker, session, report) => {
+                if self.knows_session(worker, session) {
+                    self.reported(worker, *report);
+                }
+            }
+            Event::SessionOver(worker, session) => self.session_over(worker, session),
+            Event::Connect(worker) => self.connect(worker),
+            Event::WorkerStarts(worker) => self.start_worker(worker),
+            Event::CoordinatorStarts => self.start_coordinator(),
+            Event::Master(generation, timer) => self.master_timer(generation, timer),
+            Event::Fault(fault) => self.strike(fault),
+            Event::Crash(worker) => self.crash_worker(worker),
+            Event::DataLost(a, b) => self.break_data(a, b),
+            Event::DiskHeals => self.disk.set_failing(0),
+            Event::DiskFast => self.disk_slow = false,
+        }
+        if let Some(attempt) = self.current_attempt() {
+            self.seen.stale = self.seen.stale.max(self.stale_executions(attempt));
+        }
+    }
+
+    fn wake_all(&mut self) {
+        loop {
+            let woken = std::mem::take(&mut *self.woken.lock());
+            if woken.is_empty() {
+                return;
+            }
+            woken.into_iter().for_each(|target| self.wake(target));
+        }
+    }
+
+    pub(crate) fn at(&mut self, at_us: u64, event: Event) {
+        let number = self.next_number();
+        self.times.push(Reverse((at_us.max(self.now_us), number)));
+        self.events.insert(number, event);
+    }
+
+    pub(crate) fn after(&mut self, delay_us: u64, event: Event) {
+        self.at(self.clock.now_us() + delay_us, event);
+    }
+
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    pub(crate) fn new_session(&mut self) -> Session {
+        self.next_number()
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    pub(crate) fn log(&self, text: impl FnOnce() -> String) {
+        if self.verbose {
+            #[allow(clippy::print_stderr, reason = "asked for with WEIR_SIM_LOG")]
+            {
+                eprintln!("{:>10} us  {}", self.clock.now_us(), text());
+            }
+        }
+    }
+
+    pub(crate) fn open_storage(&self) -> JobStorage {
+        match JobStorage::with_store(Arc::new(self.disk.clone()), "sim:", "sim") {
+            Ok(storage) => storage,
+            Err(error) => panic!("a storage in memory cannot be opened: {error}"),
+        }
+    }
+
+    /// What a write usually takes.
+    pub(crate) fn disk_us(&self) -> u64 {
+        self.scenario.disk_us * if self.disk_slow { 30 } else { 1 }
+    }
+
+    pub(crate) fn planned(&self, attempt: Attempt) -> Arc<Planned> {
+        self.plans[&attempt].clone()
+    }
+
+    pub(crate) fn spec(&self, parallelism: &BTreeMap<&'static str, u32>) -> JobSpec {
+        JobSpec {
+            file: "sim.toml".to_owned(),
+            text: self.scenario.job_file(parallelism),
+            overrides: Vec::new(),
+            environment: BTreeMap::new(),
+            job_dir: String::new(),
+            dead_letters: String::new(),
+            components: BTreeMap::new(),
+        }
+    }
+
+    fn coordinator(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn blocked_until(&self, from: usize, to: usize) -> Option<u64> {
+        let blocks = self.partitions.iter().filter(|of| (of.0, of.1) == (from, to) && of.2 > self.now_us);
+        blocks.map(|of| of.2).max()
+    }
+
+    pub(crate) fn is_blocked_with_coordinator(&self, worker: usize) -> bool {
+        let coordinator = self.coordinator();
+        self.blocked_until(worker, coordinator).is_some() || self.blocked_until(coordinator, worker).is_some()
+    }
+
+    /// When a packet that is sent now arrives.
+    pub(crate) fn arrival(&mut self, from: usize, to: usize, usual_us: u64) -> u64 {
+        let start_us = self.blocked_until(from, to).unwrap_or(0).max(self.clock.now_us());
+        start_us + self.random.delay_us(usual_us)
+    }
+
+    fn in_order(&mut self, from: usize, to: usize, delay_us: u64) -> u64 {
+        let at_us = self.arrival(from, to, self.scenario.network_us) + delay_us;
+        let last_us = self.arrivals.entry((from, to)).or_default();
+        *last_us = at_us.max(*last_us + 1);
+        *last_us
+    }
+
+    pub(crate) fn send_to_worker(&mut self, worker: usize, session: Session, command: Command) {
+        let at_us = self.in_order(self.coordinator(), worker, 0);
+        self.at(at_us, Event::ToWorker(worker, session, Box::new(command)));
+    }
+
+    pub(crate) fn send_to_coordinator(&mut self, worker: usize, session: Session, report: Report, delay_us: u64) {
+        let at_us = self.in_order(worker, self.coordinator(), delay_us);
+        self.at(at_us, Event::ToCoordinator(worker, session, Box::new(report)));
+    }
+
+    /// With some luck, a process dies right now. Says whether the one that asks did.
+    pub(crate) fn step_fault(&mut self, fault: Fault, worker: usize) -> bool {
+        if self.step_faults == 0 || !self.random.percent(6) {
+            return false;
+        }
+        self.step_faults -= 1;
+        if self.random.percent(50) {
+            match fault {
+                Fault::CoordinatorCrash => self.crash_coordinator(),
+                _ => self.crash_worker(worker),
+            }
+            return true;
+        }
+        let victim = self.random.below(self.workers.len() as u64) as usize;
+        self.after(0, Event::Crash(victim));
+        false
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        let worker = self.random.below(self.workers.len() as u64) as usize;
+        let other = self.random.below(self.workers.len() as u64) as usize;
+        self.log(|| format!("fault: {fault:?} at {worker}, {other}"));
+        match fault {
+            Fault::WorkerCrash => self.crash_worker(worker),
+            Fault::CoordinatorCrash => self.crash_coordinator(),
+            Fault::DataLost => self.break_data(worker, other),
+            Fault::ControlLost => self.break_control(worker),
+            Fault::Partition => self.partition(worker),
+            Fault::DiskFails => {
+                let percent = self.random.pick(&[3, 15, 60]);
+                self.disk.set_failing(percent);
+                let delay_us = self.random.between(10_000, 800_000);
+                self.after(delay_us, Event::DiskHeals);
+            }
+            Fault::DiskSlow => {
+                self.disk_slow = true;
+                let delay_us = self.random.between(10_000, 800_000);
+                self.after(delay_us, Event::DiskFast);
+            }
+            Fault::Stop | Fault::Rescale | Fault::Checkpoint => self.wish(fault),
+        }
+    }
+
+    fn break_control(&mut self, worker: usize) {
+        if let Some(session) = self.workers[worker].session.take() {
+            let delay_us = self.random.below(50_000);
+            self.after(delay_us, Event::SessionOver(worker, session));
+            self.connect_soon(worker, 20_000);
+        }
+    }
+
+    /// A node is cut off from another, in one direction or both, for a time.
+    fn partition(&mut self, node: usize) {
+        self.seen.partitions += 1;
+        let mut other = self.random.below(self.workers.len() as u64 + 1) as usize;
+        if other == node {
+            other = self.coordinator();
+        }
+        let length_us = self.random.pick(&[20_000, 300_000, 1_500_000, 3_000_000, 10_000_000]);
+        let until_us = self.now_us + 1 + self.random.below(length_us);
+        let both = self.random.percent(50);
+        self.partitions.push((node, other, until_us));
+        if both || self.random.percent(50) {
+            self.partitions.push((other, node, until_us));
+        }
+        if until_us - self.now_us < SILENCE_US {
+            return;
+        }
+        // Too long for the connections, whichever direction it is.
+        if other == self.coordinator() {
+            if let Some(session) = self.workers[node].session {
+                self.after(SILENCE_US, Event::SessionOver(node, session));
+            }
+        } else {
+            self.after(SILENCE_US, Event::DataLost(node, other));
+        }
+    }
+}
