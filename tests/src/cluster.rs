@@ -6,10 +6,12 @@
 mod jobs;
 mod node;
 mod place;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -20,6 +22,9 @@ use serde_json::Value;
 pub use self::jobs::LedgerJob;
 use self::node::Node;
 pub use self::place::Place;
+pub use self::wire::{Weather, Wire};
+use crate::ledger::Ledger;
+use crate::output::{dead_letters, rows};
 use crate::process::{Finished, World};
 
 /// Longest time anything is waited for. Only a hang takes so long.
@@ -31,17 +36,35 @@ const LOOK: Duration = Duration::from_millis(25);
 /// Workers that have certificates from the beginning.
 const NODES: [&str; 6] = ["coordinator", "w1", "w2", "w3", "w4", "w5"];
 
+/// What is not as usual with a process.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Where it runs; with the coordinator otherwise.
+    pub place: Option<Place>,
+    /// Folder of its certificate.
+    pub identity: Option<PathBuf>,
+    /// Where a worker is told that the coordinator is.
+    pub coordinator: Option<String>,
+    /// Where a worker listens.
+    pub listen: Option<String>,
+    /// Where a worker says that it listens.
+    pub advertise: Option<String>,
+    /// Environment variables.
+    pub environment: Vec<(String, String)>,
+}
+
 /// A coordinator, workers, and whoever asks them for something.
 pub struct Cluster {
     world: World,
     coordinator: Option<Node>,
+    /// What its coordinator's data folder and logs are called.
+    coordinator_name: String,
     /// Where its coordinator listens for workers, and where its API is; ports are 0 before its first start.
     addresses: (String, String),
     workers: BTreeMap<String, Node>,
-    /// Where processes run; those that are not named run with the coordinator.
-    places: BTreeMap<String, Place>,
-    /// Flags that processes get beside the usual ones.
-    flags: BTreeMap<String, Vec<String>>,
+    /// What is not as usual with processes, by name.
+    setups: BTreeMap<String, Setup>,
+    place: Place,
     /// Bytes per second that are read of each worker's standard output.
     readers: BTreeMap<String, Arc<node::Reader>>,
     /// Processes started so far: names of logs.
@@ -77,23 +100,38 @@ impl Cluster {
         Cluster {
             world,
             coordinator: None,
+            coordinator_name: "coordinator".to_owned(),
             addresses: (any_port.clone(), any_port),
             workers: BTreeMap::new(),
-            places: BTreeMap::from([("coordinator".to_owned(), place)]),
-            flags: BTreeMap::new(),
+            setups: BTreeMap::new(),
+            place,
             readers: BTreeMap::new(),
             started: 0,
         }
     }
 
-    /// Has a process run somewhere else, from its next start on.
-    pub fn place(&mut self, node: &str, place: Place) {
-        self.places.insert(node.to_owned(), place);
+    /// Another coordinator with the same certificate in the same world, whose data folder is `nodes/<name>`.
+    pub fn beside(&self, name: &str) -> Cluster {
+        let place = self.place.clone();
+        let any_port = format!("{}:0", place.address);
+        let mut other = Cluster {
+            world: self.world.clone(),
+            coordinator: None,
+            coordinator_name: name.to_owned(),
+            addresses: (any_port.clone(), any_port),
+            workers: BTreeMap::new(),
+            setups: BTreeMap::new(),
+            place,
+            readers: BTreeMap::new(),
+            started: self.started + 100,
+        };
+        other.start_coordinator();
+        other
     }
 
-    /// Gives a process flags beside the usual ones, from its next start on. The last of a flag counts.
-    pub fn flags(&mut self, node: &str, flags: &[&str]) {
-        self.flags.insert(node.to_owned(), flags.iter().map(|flag| (*flag).to_owned()).collect());
+    /// What is to be different with a process from its next start on.
+    pub fn setup(&mut self, node: &str) -> &mut Setup {
+        self.setups.entry(node.to_owned()).or_default()
     }
 
     /// The folder it lives in.
@@ -111,17 +149,13 @@ impl Cluster {
         self.world.write(name, content)
     }
 
-    fn place_of(&self, node: &str) -> &Place {
-        self.places.get(node).unwrap_or(&self.places["coordinator"])
-    }
-
     fn node(&mut self, name: &str, arguments: &[&str]) -> Node {
         self.started += 1;
         let data = self.path("nodes").join(name);
         self.world.share(&data, &["compiled"]);
-        let mut command = self.place_of(name).command(&self.world, arguments);
-        command.args(self.flags.get(name).into_iter().flatten());
-        command.env("WEIR_DATA_DIR", data).env("WEIR_LOG", "info").env("RUST_BACKTRACE", "1");
+        let setup = self.setups.get(name).cloned().unwrap_or_default();
+        let mut command = setup.place.as_ref().unwrap_or(&self.place).command(&self.world, arguments);
+        command.env("WEIR_DATA_DIR", data).env("WEIR_LOG", "info").env("RUST_BACKTRACE", "1").envs(setup.environment);
         let reader = self.readers.entry(name.to_owned()).or_default().clone();
         Node::start(command, self.path(&format!("logs/{:03}-{name}.txt", self.started)), reader)
     }
@@ -135,7 +169,8 @@ impl Cluster {
         let identity = self.path("cluster/nodes/coordinator").to_string_lossy().into_owned();
         let checkpoints = self.path("checkpoints").to_string_lossy().into_owned();
         let arguments = ["coordinator", "--json", "--identity", &identity, "--listen", &listen];
-        let mut node = self.node("coordinator", &[&arguments[..], &["--api", &api, "--checkpoints", &checkpoints]].concat());
+        let name = self.coordinator_name.clone();
+        let mut node = self.node(&name, &[&arguments[..], &["--api", &api, "--checkpoints", &checkpoints]].concat());
         let line = node.first_line();
         let text = |key: &str| line[key].as_str().unwrap_or_else(|| panic!("the coordinator said {line}")).to_owned();
         self.addresses = (text("workers"), text("api").rsplit('/').next().unwrap_or_default().to_owned());
@@ -151,11 +186,18 @@ impl Cluster {
     /// Starts a worker, and does not wait for it. One of this name that runs is killed.
     pub fn start_worker(&mut self, name: &str, slots: u32) {
         self.workers.remove(name);
-        let identity = self.path("cluster/nodes").join(name).to_string_lossy().into_owned();
-        let listen = format!("{}:0", self.place_of(name).address);
-        let (coordinator, slots) = (self.addresses.0.clone(), slots.to_string());
-        let arguments = ["worker", "--identity", &identity, "--coordinator", &coordinator];
-        let node = self.node(name, &[&arguments[..], &["--slots", &slots, "--listen", &listen]].concat());
+        let setup = self.setup(name).clone();
+        let identity = setup.identity.unwrap_or_else(|| self.path("cluster/nodes").join(name));
+        let address = setup.place.as_ref().unwrap_or(&self.place).address;
+        let listen = setup.listen.unwrap_or_else(|| format!("{address}:0"));
+        let (coordinator, slots) = (setup.coordinator.unwrap_or_else(|| self.addresses.0.clone()), slots.to_string());
+        let mut arguments = vec!["worker", "--coordinator", &coordinator, "--slots", &slots, "--listen", &listen];
+        let identity = identity.to_string_lossy().into_owned();
+        arguments.extend(["--identity", &identity]);
+        if let Some(advertise) = &setup.advertise {
+            arguments.extend(["--advertise", advertise]);
+        }
+        let node = self.node(name, &arguments);
         self.workers.insert(name.to_owned(), node);
     }
 
@@ -198,6 +240,11 @@ impl Cluster {
         self.readers.entry(worker.to_owned()).or_default().set(bytes_per_second);
     }
 
+    /// An address at which its processes listen, with a port that nothing else has.
+    pub fn address(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.place.address, port)
+    }
+
     /// Where the coordinator listens for workers.
     pub fn coordinator_address(&self) -> &str {
         &self.addresses.0
@@ -218,7 +265,7 @@ impl Cluster {
 
     /// A `weir` command that asks this cluster.
     pub fn weir<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
-        let mut command = self.places["coordinator"].command(&self.world, arguments);
+        let mut command = self.place.command(&self.world, arguments);
         command.env("WEIR_COORDINATOR", &self.addresses.1).env("WEIR_DATA_DIR", self.world.data());
         command
     }
@@ -354,6 +401,36 @@ impl Cluster {
             let alive = workers.as_array()?.iter().filter(|worker| worker["alive"] == true).count();
             (alive == count).then_some(())
         });
+    }
+
+    /// Everything came out once, in order, and nothing else.
+    ///
+    /// # Panics
+    /// If something is missing, or is there twice, or should not be there.
+    #[track_caller]
+    pub fn assert_exact(&self, ledger: &Ledger) {
+        if let Some(difference) = ledger.difference(&rows(&self.path("out"))) {
+            panic!("{difference}");
+        }
+        self.assert_dead_letters(ledger);
+    }
+
+    /// All lines that are malformed came out as dead letters, once.
+    ///
+    /// # Panics
+    /// If not.
+    #[track_caller]
+    pub fn assert_dead_letters(&self, ledger: &Ledger) {
+        let mut letters = dead_letters(&self.path("bad"));
+        letters.sort();
+        assert_eq!(letters, ledger.malformed, "dead letters");
+    }
+
+    /// Submits a ledger job that reads these rows.
+    pub fn submit_ledger(&self, job: &LedgerJob, ledger: &Ledger) {
+        ledger.write(&self.world, "in");
+        self.write("job.toml", job.text());
+        self.submit("job.toml", &[]);
     }
 
     /// Submits a job file of its folder.

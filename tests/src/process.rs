@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -14,9 +15,10 @@ use serde_json::Value;
 /// Longest time anything is waited for. Only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A folder with a data folder, in which jobs run.
+/// A folder with a data folder, in which jobs run. Clones are the same folder.
+#[derive(Clone)]
 pub struct World {
-    folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
 }
 
 /// A process that ended.
@@ -49,7 +51,7 @@ impl World {
     /// If the folder cannot be made.
     pub fn new() -> World {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let world = World { folder };
+        let world = World { folder: Arc::new(folder) };
         world.share(&world.data(), &["components", "compiled"]);
         world
     }
