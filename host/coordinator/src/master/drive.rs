@@ -48,6 +48,9 @@ pub(super) struct Driver {
     done: Option<CompletionKind>,
     /// The parallelism to go on with, once a checkpoint from this number on is complete.
     rescale: Option<(CheckpointId, u32)>,
+    /// What the machine said when it was told what had happened before a takeover: where all tasks have finished, the last
+    /// checkpoint begins with that.
+    first: Vec<Action>,
 }
 
 impl Driver {
@@ -81,6 +84,7 @@ impl Driver {
             committed: vec![CheckpointId(0); tasks],
             done: None,
             rescale: None,
+            first: Vec::new(),
         }
     }
 
@@ -88,10 +92,9 @@ impl Driver {
     /// given up; what it had completed is said again, since it may not have reached everyone.
     pub(super) fn adopt(&mut self, adopted: &Adopted, surroundings: &dyn Surroundings) {
         let attempt = self.deployed.id.attempt;
-        let mut actions = Vec::new();
         for (_, running) in &adopted.running {
             for &task in &running.finished {
-                self.coordinator.handle(0, Event::TaskFinished { task, attempt }, &mut actions);
+                self.coordinator.handle(0, Event::TaskFinished { task, attempt }, &mut self.first);
             }
             for (task, checkpoint) in &running.committed {
                 if let Some(held) = self.committed.get_mut(task.0 as usize) {
@@ -187,7 +190,12 @@ impl Master {
     /// Runs an execution until the job has finished, stopped or failed. Its threads are gone everywhere when this returns.
     pub(super) fn drive(&mut self, mut driver: Driver, history: &mut History) -> Ended {
         let mut progress_at = Instant::now() + PROGRESS_INTERVAL;
+        let first = std::mem::take(&mut driver.first);
+        let mut at_once = first.into_iter().find_map(|action| self.act(&mut driver, action));
         let ended = loop {
+            if let Some(ended) = at_once.take() {
+                break ended;
+            }
             let next = driver.deadline().map_or(progress_at, |deadline| deadline.min(progress_at));
             let ended = match self.inbox.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(told) => self.hear(&mut driver, told, history),
