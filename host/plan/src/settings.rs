@@ -99,8 +99,9 @@ fn checkpoint(mut section: Section<'_>, problems: &mut Problems) -> CheckpointSe
         let hint = "leave the key out to keep checkpoints in the data directory".to_owned();
         problems.error(Code::Value, &section.origin_of("storage"), message, Some(hint));
     }
-    if section.get("unaligned_after").is_some() && settings.unaligned_after.is_some() {
-        let message = "`unaligned_after` has no effect yet: barriers are always aligned in this version";
+    let at_least_once = settings.mode == CheckpointMode::AtLeastOnce;
+    if at_least_once && section.get("unaligned_after").is_some() && settings.unaligned_after.is_some() {
+        let message = "`unaligned_after` has no effect with mode = \"at-least-once\": no barrier ever waits there";
         problems.warning(Code::Value, &section.origin_of("unaligned_after"), message, None);
     }
     section.finish(problems);

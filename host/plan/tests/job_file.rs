@@ -345,12 +345,13 @@ fn the_graph_can_be_drawn_for_graphviz() {
 }
 
 #[test]
-fn a_setting_that_has_no_effect_yet_is_said_where_it_stands() {
-    let warned = |value: &str| {
-        let set = format!("job.checkpoint.unaligned_after={value}");
-        read_with(SMALL, &[set.as_str()], &[]).warnings().to_string().contains("no effect yet")
+fn a_setting_that_has_no_effect_is_said_where_it_stands() {
+    let warned = |mode: &str| {
+        let sets = ["job.checkpoint.unaligned_after=1s".to_owned(), format!("job.checkpoint.mode={mode}")];
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        read_with(SMALL, &sets, &[]).warnings().to_string().contains("no barrier ever waits there")
     };
-    assert!(warned("1s") && warned("0s"));
-    assert!(!warned("never"));
+    assert!(warned("at-least-once"));
+    assert!(!warned("exactly-once"));
     assert!(read(SMALL).warnings().is_empty(), "a default is nobody's wish");
 }
