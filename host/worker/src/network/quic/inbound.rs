@@ -118,3 +118,12 @@ impl Channel {
         }
     }
 }
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // Nobody waits for this task, and a channel that nobody reads would look like one whose sender has nothing to say.
+        if std::thread::panicking() {
+            self.ends.lose(&self.inbound.from.worker, "its reader panicked; this is a bug in weir".into());
+        }
+    }
+}

@@ -94,7 +94,7 @@ fn what_is_of_an_older_attempt_or_from_another_worker_is_refused() {
     let (a, b, c) = (cluster.node("a"), cluster.node("b"), cluster.node("c"));
     let [at_b, of_old, of_other, of_stranger, good] = [(); 5].map(|()| Lost::default());
     let mut receiving = b.expect(&attempt(2), &a, &[0, 1], &at_b);
-    let mut refused = vec![
+    let mut refused = [
         a.connect(&attempt(1), &b.address, &[0], &of_old),
         a.connect(&attempt(2), &b.address, &[5], &of_other),
         c.connect(&attempt(2), &b.address, &[1], &of_stranger),
