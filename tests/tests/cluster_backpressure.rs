@@ -97,8 +97,9 @@ fn s27_a_subtask_that_is_stuck_is_named_when_its_checkpoint_times_out_and_nothin
     let job = cluster.job("ledger");
     let workers = vertex(&job, "sums")["workers"].as_array().cloned().unwrap_or_default();
     let subtask = workers.iter().position(|worker| worker == "w1").expect("a subtask at w1");
-    assert!(stuck.contains(&format!("sums[{subtask}]")), "subtask {subtask} is stuck: {stuck}");
-    assert!(!stuck.contains(&format!("sums[{}]", 1 - subtask)), "and only that: {stuck}");
+    let name = |subtask: usize| format!("sums+out+slow[{subtask}]");
+    assert!(stuck.contains(&name(subtask)), "subtask {subtask} is stuck: {stuck}");
+    assert!(!stuck.contains(&name(1 - subtask)), "and the other is not: {stuck}");
     assert_eq!(job["status"]["state"], "running", "the job goes on");
     cluster.read_slowly("w1", u64::MAX);
     cluster.until_state("ledger", "finished");

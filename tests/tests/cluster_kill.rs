@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_tests::{Amounts, Cluster, Ledger, LedgerJob, Random, attempt};
+use weir_tests::{Amounts, Cluster, Ledger, LedgerJob, Random, attempt, skip};
 
 /// Bytes per second of a slow standard output.
 const SLOW: u64 = 400_000;
@@ -77,8 +77,7 @@ fn s20_barriers_that_overtake_rows_and_workers_that_are_killed() {
 #[test]
 fn s20_twenty_subtasks_and_workers_that_are_killed() {
     if std::env::var("WEIR_KILLS").is_err() {
-        println!("SKIPPED: twenty subtasks take long; WEIR_KILLS=3 runs them too");
-        return;
+        return skip("twenty subtasks take long; WEIR_KILLS=3 runs them too");
     }
     kill_workers(seed(4), &slow(20, "interval = \"100ms\""));
 }
