@@ -209,7 +209,6 @@ impl Life {
 
     /// Ends all threads. A guest call that is running ends at its deadline at the latest.
     fn end(mut self, finish: bool) {
-        let last = |meters: &Mutex<Option<Meters>>| meters.lock().as_ref().map(|meters| meters.read(&self.voice));
         match std::mem::replace(&mut self.state, State::Failed) {
             State::Running(tasks, persister) => {
                 tasks.end();
@@ -221,11 +220,13 @@ impl Life {
             }
             State::New | State::Prepared(_) | State::Restored(..) | State::Failed => {}
         }
+        // Before the channels are closed: their counts go with them.
+        let last = self.meters.lock().as_ref().map(|meters| meters.read(&self.voice));
         if let Some(network) = &self.shared.options.network {
             network.close(self.voice.execution());
         }
-        let progress = Box::new(last(&self.meters).unwrap_or_default());
         self.ended.store(true, Ordering::Release);
+        let progress = Box::new(last.unwrap_or_default());
         self.voice.say(|execution| Report::Ended { execution, progress });
     }
 }
