@@ -5,6 +5,7 @@
 
 mod bench;
 mod child;
+mod debian;
 mod demo;
 mod progress;
 mod setup;

@@ -1,6 +1,7 @@
 //! `cargo xtask setup`: what the other commands stand on. Installs what is missing, builds the `weir` binary and the operators,
 //! and pushes the operators into a component store. Idempotent: with nothing to do it takes a second.
 
+use crate::debian;
 use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -66,6 +67,7 @@ pub(crate) fn default_data_dir(workspace: &Workspace) -> PathBuf {
 /// Builds everything a job of this repository needs.
 pub(crate) fn prepare(workspace: &Workspace, profile: Profile, data_dir: &Path) -> Result<Prepared> {
     ensure_wasm_target()?;
+    debian::ensure_compilers()?;
     let weir = build_host(workspace, profile)?;
     fs::create_dir_all(data_dir).with_context(|| format!("cannot make the folder {}", data_dir.display()))?;
     // A version of a component never changes once it is pushed. Here it does, whenever somebody works on an operator: so a store of
@@ -192,17 +194,8 @@ fn ensure_venv() -> Result<()> {
     if shell::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
         return Ok(());
     }
-    let is_root = shell::read(Command::new("id").arg("-u"))?.trim() == "0";
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new(if is_root { "apt-get" } else { "sudo" });
-        if !is_root {
-            command.arg("apt-get");
-        }
-        shell::run(command.args(arguments))
-    };
-    let installed = apt(&["update", "-qq"])
-        .and_then(|()| apt(&["install", "-qq", "-y", "--no-install-recommends", "python3", "python3-venv"]));
-    installed.context("operators in Python are built in a virtual environment, which needs python3 and python3-venv")
+    debian::ensure(&["python3", "python3-venv"])
+        .context("operators in Python are built in a virtual environment, which needs python3 and python3-venv")
 }
 
 #[cfg(test)]

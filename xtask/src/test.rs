@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every test of the repository, with everything they need. The runner's summary is the last thing printed.
 
+use crate::debian;
 use crate::setup::{self, Profile};
 use crate::shell;
 use crate::workspace::Workspace;
@@ -10,6 +11,9 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let prepared = setup::prepare(&workspace, Profile::Dev, &setup::default_data_dir(&workspace))?;
     let componentize_py = setup::python(&workspace)?;
     let with_nextest = setup::nextest();
+    if let Err(error) = debian::ensure_network_tools() {
+        eprintln!("tests of bad networks will be skipped: {error:#}");
+    }
 
     // nextest does not run documentation tests. They go first, so that its summary closes the output.
     if arguments.is_empty() {
