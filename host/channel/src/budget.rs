@@ -40,8 +40,10 @@ pub struct Budget {
 /// How fast the receiver takes frames out while there are some.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
-    /// When the last frame was taken, and its size, where the time until the next one tells how long that one took.
+    /// When the last frame was taken, and its size.
     last: Option<(Duration, usize)>,
+    /// Some of the time may have been spent without a frame to take, so the receiver is at least as fast as it seems.
+    is_bound: bool,
     /// What was measured and not drawn a conclusion from.
     bytes: usize,
     time: Duration,
@@ -73,8 +75,9 @@ impl Budget {
         self.bytes -= size_bytes;
         self.measure(now);
         // The time until the next frame is taken is the receiver's if that frame is here, or comes as soon as the sender hears
-        // that there is room. Otherwise it may be the sender's, and says nothing.
-        self.pace.last = (self.frames > 0 || !had_room).then_some((now, size_bytes));
+        // that there is room. Otherwise it may be the sender's.
+        self.pace.last = Some((now, size_bytes));
+        self.pace.is_bound |= self.frames == 0 && had_room;
         !had_room && self.has_room()
     }
 
@@ -100,12 +103,13 @@ impl Budget {
         if self.pace.time < MEASURE_MIN && self.pace.bytes < self.bytes_max {
             return;
         }
-        let Pace { bytes, time, .. } = std::mem::take(&mut self.pace);
+        let Pace { bytes, time, is_bound, .. } = std::mem::take(&mut self.pace);
         let target_us = u128::from(limits::CHANNEL_TARGET_MS) * 1_000;
         let worth = usize::try_from(bytes as u128 * target_us / time.as_micros().max(1)).unwrap_or(usize::MAX);
         // By a factor of two at most, so that one odd frame changes little.
         let least = limits::CHANNEL_BYTES_MIN.min(self.limits.bytes_max);
-        self.bytes_max = worth.clamp(self.bytes_max / 2, self.bytes_max * 2).clamp(least, self.limits.bytes_max);
+        let lowest = if is_bound { self.bytes_max } else { self.bytes_max / 2 };
+        self.bytes_max = worth.clamp(lowest, self.bytes_max * 2).clamp(least, self.limits.bytes_max);
     }
 }
 

@@ -11,7 +11,7 @@ use weir_connectors::{EventTime, Sink, Source, WatermarkGenerator};
 use weir_model::{Attempt, KeyGroupRange, OperatorUid, TaskId, Timestamp};
 
 use crate::TaskError;
-use crate::chain::{Chain, Node, NodeKind, OnReject, Target};
+use crate::chain::{Chain, Node, NodeKind, OnReject, SinkNode, Target};
 use crate::clock::Clock;
 use crate::gate::Gate;
 use crate::operator::{InstanceFactory, Meters, Operator, RestoredInstance};
@@ -204,7 +204,7 @@ impl TaskSpec {
 impl NodeSpec {
     fn build(self, meters: &Meters) -> Result<Node, TaskError> {
         let kind = match self.work {
-            NodeWork::Sink(sink) => NodeKind::Sink(sink),
+            NodeWork::Sink(sink) => NodeKind::Sink(SinkNode::new(sink, meters.clock.clone())),
             NodeWork::Operator { factory, instances, restored } => {
                 let mut operator = match instances {
                     Instances::Keyed { groups, .. } => Operator::keyed(self.uid.clone(), factory, groups, meters.clone()),

@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_channel::Frame;
-use weir_connectors::Sink;
-use weir_model::{Barrier, Batch, BatchRef, CheckpointId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp};
+use weir_connectors::{ConnectorError, Sink};
+use weir_model::{Barrier, Batch, BatchRef, CheckpointId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, limits};
 use weir_sandbox::{Emitted, Rejection};
 
 use crate::TaskError;
+use crate::clock::Clock;
 use crate::dead_letter;
 use crate::operator::{Call, Operator};
+use crate::pace::Pace;
 use crate::report::Prepare;
 use crate::router::Router;
 use crate::stats::VertexStats;
@@ -44,7 +46,15 @@ pub enum OnReject {
 
 pub(crate) enum NodeKind {
     Operator(Box<Operator>),
-    Sink(Box<dyn Sink>),
+    Sink(SinkNode),
+}
+
+/// A sink, and how fast it is.
+pub(crate) struct SinkNode {
+    sink: Box<dyn Sink>,
+    clock: Arc<dyn Clock>,
+    pace: Pace,
+    scratch: Batch,
 }
 
 /// One operator or sink of a chain.
@@ -65,6 +75,28 @@ pub(crate) struct Chain {
     pub(crate) routers: Vec<Router>,
     /// Buffers for what calls emit, used again from call to call.
     spare: Vec<Vec<Emitted>>,
+}
+
+impl SinkNode {
+    pub(crate) fn new(sink: Box<dyn Sink>, clock: Arc<dyn Clock>) -> SinkNode {
+        SinkNode { sink, clock, pace: Pace::default(), scratch: Batch::default() }
+    }
+
+    /// Writes some of the rows from `first` on. Gives how many.
+    fn write(&mut self, rows: BatchRef<'_>, first: usize) -> Result<usize, ConnectorError> {
+        let count = self.pace.rows_per_call().min(rows.len() - first);
+        let part = if count == rows.len() {
+            rows
+        } else {
+            self.scratch.clear();
+            self.scratch.extend_range(rows, first..first + count);
+            self.scratch.view()
+        };
+        let started = self.clock.now();
+        self.sink.write(part)?;
+        self.pace.learn(count, self.clock.now().saturating_sub(started));
+        Ok(count)
+    }
 }
 
 fn add(counter: &AtomicU64, rows: usize) {
@@ -105,8 +137,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Calls a node once, with rows from `first` on, and passes on what comes of it. Gives how many it took: at least one,
-    /// and all of them where it is a sink.
+    /// Calls a node once, with rows from `first` on, and passes on what comes of it. Gives how many it took: at least one.
     pub(crate) fn some_rows(
         &mut self,
         node: usize,
@@ -118,20 +149,28 @@ impl Chain {
         let n = &mut self.nodes[node];
         let operator = match &mut n.kind {
             NodeKind::Sink(sink) => {
-                sink.write(rows).map_err(TaskError::connector(&n.uid))?;
-                add(&n.stats.rows_out, rows.len());
-                return Ok(rows.len());
+                let count = sink.write(rows, first).map_err(TaskError::connector(&n.uid))?;
+                add(&n.stats.rows_out, count);
+                return Ok(count);
             }
             NodeKind::Operator(operator) => operator,
         };
         let mut emitted = self.spare.pop().unwrap_or_default();
         let mut rejections = Vec::new();
         let mut call = Call { emitted: &mut emitted, rejections: &mut rejections };
+        let started = operator.now();
         let count = operator.process(slot, input, rows, first, &mut call)?;
         if !rejections.is_empty() {
             self.rejected(node, input, rows, &rejections)?;
         }
         self.emitted(node, emitted)?;
+        // With what came of the rows further on in the chain: a barrier waits for that as well.
+        if let NodeKind::Operator(operator) = &mut self.nodes[node].kind
+            && count > 0
+        {
+            let took = operator.now().saturating_sub(started);
+            operator.learn(count, took);
+        }
         Ok(count)
     }
 
@@ -311,6 +350,11 @@ impl Chain {
         self.routers.iter_mut().filter_map(|router| (!router.drain()).then_some(())).count() == 0
     }
 
+    /// Bytes that what is sent at once should not exceed, so that it takes up only part of the room in each channel.
+    pub(crate) fn worth_sending(&self) -> usize {
+        self.routers.iter().map(Router::worth_sending).min().unwrap_or(limits::FRAME_BYTES_TARGET)
+    }
+
     pub(crate) fn is_drained(&self) -> bool {
         self.routers.iter().all(Router::is_drained)
     }
@@ -337,7 +381,7 @@ impl Chain {
             match &mut node.kind {
                 NodeKind::Operator(operator) => operator.begin_capture(checkpoint)?,
                 NodeKind::Sink(sink) => {
-                    let closure = sink.prepare(checkpoint).map_err(TaskError::connector(&node.uid))?;
+                    let closure = sink.sink.prepare(checkpoint).map_err(TaskError::connector(&node.uid))?;
                     prepare.push((node.uid.clone(), closure));
                 }
             }
@@ -354,7 +398,7 @@ impl Chain {
 
     pub(crate) fn sinks(&mut self) -> impl Iterator<Item = (&OperatorUid, &mut Box<dyn Sink>)> {
         self.nodes.iter_mut().filter_map(|node| match &mut node.kind {
-            NodeKind::Sink(sink) => Some((&node.uid, sink)),
+            NodeKind::Sink(sink) => Some((&node.uid, &mut sink.sink)),
             NodeKind::Operator(_) => None,
         })
     }

@@ -12,6 +12,7 @@ mod error;
 mod gate;
 pub mod in_flight;
 mod operator;
+mod pace;
 mod report;
 mod router;
 mod signal;

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{
-    Batch, BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_START, limits,
-};
+use weir_model::{Batch, BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_START};
 use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
 
 use crate::TaskError;
 use crate::clock::Clock;
+use crate::pace::Pace;
 use crate::report::CapturedState;
 use crate::stats::TaskStats;
 
@@ -124,8 +123,7 @@ pub(crate) struct Operator {
     capturing: Option<Capturing>,
     captured: Vec<Captured>,
     watermark: Timestamp,
-    /// Nanoseconds a row takes, from which the rows of a call follow.
-    row_ns: f64,
+    pace: Pace,
     scratch: Batch,
     clock: Arc<dyn Clock>,
     stats: Arc<TaskStats>,
@@ -164,7 +162,7 @@ impl Operator {
             capturing: None,
             captured: Vec::new(),
             watermark: WATERMARK_START,
-            row_ns: 1_000.0,
+            pace: Pace::default(),
             scratch: Batch::default(),
             clock: meters.clock,
             stats: meters.stats,
@@ -232,11 +230,10 @@ impl Operator {
         call: &mut Call<'_>,
     ) -> Result<usize, TaskError> {
         self.before_call(slot, call.emitted)?;
-        let count = self.rows_per_call().min(rows.len() - first);
+        let count = self.pace.rows_per_call().min(rows.len() - first);
         if count == 0 {
             return Ok(0);
         }
-        let started = self.clock.now();
         let part = if count == rows.len() {
             rows
         } else {
@@ -258,19 +255,7 @@ impl Operator {
             rejection.row += first as u32;
             call.rejections.push(rejection);
         }
-        let took = self.clock.now().saturating_sub(started);
-        self.learn(count, took);
         Ok(count)
-    }
-
-    fn rows_per_call(&self) -> usize {
-        let target_ns = (limits::CALL_TARGET_MS * 1_000_000) as f64;
-        (target_ns / self.row_ns).clamp(1.0, limits::FRAME_ROWS_MAX as f64) as usize
-    }
-
-    fn learn(&mut self, rows: usize, took: Duration) {
-        let row_ns = took.as_nanos() as f64 / rows as f64;
-        self.row_ns += (row_ns.max(1.0) - self.row_ns) / 8.0;
     }
 
     /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told before their first
@@ -328,6 +313,16 @@ impl Operator {
             capturing.mark_done(slot);
         }
         Ok(())
+    }
+
+    /// A call with this many rows, and all that came of it, took so long.
+    pub(crate) fn learn(&mut self, rows: usize, took: Duration) {
+        self.pace.learn(rows, took);
+    }
+
+    /// The operator's clock.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now()
     }
 
     /// Begins a snapshot: every instance that exists now is to be captured before its next call.

@@ -72,15 +72,27 @@ impl Router {
         if rows.is_empty() {
             return;
         }
-        if rows.len() >= DIRECT_ROWS_MIN || rows.size_bytes() >= limits::FRAME_BYTES_TARGET / 4 {
+        let worth = self.worth_sending();
+        if rows.len() >= DIRECT_ROWS_MIN || rows.size_bytes() >= worth / 4 {
             self.flush();
             self.send(rows);
             return;
         }
         self.pending.extend(rows.view());
-        if self.pending.len() >= limits::FRAME_ROWS_MAX / 2 || self.pending.size_bytes() >= limits::FRAME_BYTES_TARGET {
+        if self.pending.len() >= limits::FRAME_ROWS_MAX / 2 || self.pending.size_bytes() >= worth {
             self.flush();
         }
+    }
+
+    /// Bytes that what is sent at once should not exceed, so that it takes up only part of the room in each channel. As much as
+    /// a frame may hold, unless the channels are read slowly.
+    pub(crate) fn worth_sending(&self) -> usize {
+        let least = self.senders.iter().map(Sender::worth_sending).min().unwrap_or(usize::MAX);
+        let divided = match self.division {
+            Division::Hash(_) => least.saturating_mul(self.senders.len()),
+            Division::Forward | Division::Rebalance { .. } | Division::Broadcast => least,
+        };
+        divided.min(limits::FRAME_BYTES_TARGET)
     }
 
     /// Sends the rows that were gathered.

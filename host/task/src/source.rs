@@ -38,21 +38,32 @@ pub(crate) struct SourceHead {
     rows: Batch,
     rows_max: usize,
     round: Option<Round>,
-    /// Nanoseconds a row takes until the next read, from which the rows of a read follow.
-    row_ns: f64,
+    window: Option<Window>,
+    /// Rows a read may ask for as far as the tasks behind this one decide that: what goes through in [`WHOLE_ROUND_TARGET`].
+    cap: f64,
     sent: Timestamp,
     sent_at: Option<Duration>,
     idle: bool,
     clock: Arc<dyn Clock>,
 }
 
-/// A round that is over as far as the source is concerned.
+/// Time from which it is told how many rows go through.
+const WINDOW_MIN: Duration = Duration::from_millis(100);
+
+/// A read, and the time for reading and working off alone.
 #[derive(Clone, Copy)]
 struct Round {
-    started: Duration,
     rows: usize,
-    /// Time for reading and working off alone.
     took: Duration,
+}
+
+/// Reads without a pause.
+#[derive(Clone, Copy)]
+struct Window {
+    since: Duration,
+    rows: usize,
+    /// Time in which there was no room downstream.
+    waited: Duration,
 }
 
 /// What a round of reading gave.
@@ -82,7 +93,8 @@ impl SourceHead {
             rows: Batch::default(),
             rows_max: 256,
             round: None,
-            row_ns: 1.0,
+            window: None,
+            cap: f64::MAX,
             sent: WATERMARK_START,
             sent_at: None,
             idle: false,
@@ -112,15 +124,20 @@ impl SourceHead {
         self.generator.watermark()
     }
 
+    /// There was no room downstream for some time.
+    pub(crate) fn has_waited(&mut self, time: Duration) {
+        if let Some(window) = &mut self.window {
+            window.waited += time;
+        }
+    }
+
     /// Reads once and works off what was read.
     pub(crate) fn read(&mut self, chain: &mut Chain) -> Result<Read, TaskError> {
         let started = self.clock.now();
         self.adapt(started);
         self.rows.clear();
-        let polled = self
-            .source
-            .poll(&mut self.rows, self.rows_max, limits::FRAME_BYTES_TARGET)
-            .map_err(TaskError::connector(&self.uid))?;
+        let polled =
+            self.source.poll(&mut self.rows, self.rows_max, chain.worth_sending()).map_err(TaskError::connector(&self.uid))?;
         if self.rows.is_empty() {
             return match polled {
                 Polled::Rows => Ok(Read::Rows),
@@ -139,20 +156,21 @@ impl SourceHead {
         if self.sent_at.is_none_or(|at| now - at >= WATERMARK_INTERVAL) {
             self.send_watermark(chain, now)?;
         }
-        self.round = Some(Round { started, rows: count, took: self.clock.now().saturating_sub(started) });
+        self.round = Some(Round { rows: count, took: self.clock.now().saturating_sub(started) });
         match polled {
             Polled::Rows => Ok(Read::Rows),
             // Rows and an end may come together: the end is said by the next read.
             Polled::Ended => Ok(Read::Rows),
             Polled::Idle { retry_in } => {
                 // What passes until the next read is not spent waiting for room.
-                self.round = None;
+                (self.round, self.window) = (None, None);
                 Ok(Read::Nothing { retry_in })
             }
         }
     }
 
     fn nothing(&mut self, chain: &mut Chain, retry_in: Duration) -> Result<Read, TaskError> {
+        self.window = None;
         let now = self.clock.now();
         self.send_watermark(chain, now)?;
         let now_ms = now.as_millis() as u64;
@@ -178,12 +196,23 @@ impl SourceHead {
     /// Rows a read asks for follow from how long the rows before took, so that neither slow operators in the chain nor slow
     /// tasks behind it make rounds long.
     fn adapt(&mut self, now: Duration) {
-        let Some(Round { started, rows, took }) = self.round.take() else { return };
-        let whole_ns = now.saturating_sub(started).as_nanos() as f64 / rows as f64;
-        // A thread that was put aside for once says little; one that waits for room again and again does.
-        self.row_ns += (whole_ns.max(1.0) - self.row_ns) / 4.0;
+        let Some(Round { rows, took }) = self.round.take() else { return };
         let alone = rows as f64 * ROUND_TARGET.as_secs_f64() / took.as_secs_f64().max(1e-9);
-        let possible = alone.min(WHOLE_ROUND_TARGET.as_nanos() as f64 / self.row_ns);
+        let window = self.window.get_or_insert(Window { since: now, rows: 0, waited: Duration::ZERO });
+        window.rows += rows;
+        let elapsed = now.saturating_sub(window.since);
+        let now_max = self.rows_max as f64;
+        if elapsed >= WINDOW_MIN {
+            // Where it hardly waits, what goes through says how fast the source is, not how fast the tasks behind it are.
+            let is_held_up = window.waited * 10 >= elapsed;
+            let goes_through = window.rows as f64 * WHOLE_ROUND_TARGET.as_secs_f64() / elapsed.as_secs_f64();
+            self.cap = if is_held_up { goes_through.clamp(now_max / 2.0, now_max * 2.0) } else { self.cap * 2.0 };
+            *window = Window { since: now, rows: 0, waited: Duration::ZERO };
+        } else if !window.waited.is_zero() {
+            // Not more before it is known how much is too much.
+            self.cap = self.cap.min(now_max);
+        }
+        let possible = alone.min(self.cap);
         let next = possible.clamp(1.0, (self.rows_max * 2) as f64) as usize;
         self.rows_max = next.clamp(1, limits::FRAME_ROWS_MAX / 2);
     }

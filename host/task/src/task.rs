@@ -129,7 +129,11 @@ impl Task {
     fn try_turn(&mut self) -> Result<Turn, TaskError> {
         let started = self.clock.now();
         if let Some(since) = self.run.waiting_since.take() {
-            self.stats.add_backpressured(started.saturating_sub(since));
+            let waited = started.saturating_sub(since);
+            self.stats.add_backpressured(waited);
+            if let Head::Source(source) = &mut self.head {
+                source.has_waited(waited);
+            }
         }
         if let Flow::Cancelled = self.hear()? {
             return Ok(Turn::Over);

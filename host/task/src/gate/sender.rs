@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weir_channel::Frame;
-use weir_model::Barrier;
+use weir_model::{Barrier, limits};
 
 use super::Shared;
 
@@ -14,11 +14,13 @@ pub struct Sender {
     gate: Arc<Shared>,
     channel: usize,
     overflow: VecDeque<Frame>,
+    /// Bytes that might wait in the channel when it was last looked at.
+    bytes_max: usize,
 }
 
 impl Sender {
     pub(super) fn new(gate: Arc<Shared>, channel: usize) -> Sender {
-        Sender { gate, channel, overflow: VecDeque::new() }
+        Sender { gate, channel, overflow: VecDeque::new(), bytes_max: limits::CHANNEL_BYTES_MIN }
     }
 
     /// Sends a frame, or keeps it in the overflow where the channel has no room. Frames without rows take no room and
@@ -47,6 +49,11 @@ impl Sender {
         self.overflow.is_empty()
     }
 
+    /// Bytes that a frame should not exceed, so that a few of them fit into the channel.
+    pub(crate) fn worth_sending(&self) -> usize {
+        self.bytes_max / 2
+    }
+
     /// Whether nothing waits in the overflow.
     pub fn is_flushed(&self) -> bool {
         self.overflow.is_empty()
@@ -67,6 +74,7 @@ impl Sender {
                 gate.push(self.channel, frame, &self.gate);
                 sent = true;
             }
+            self.bytes_max = gate.channels[self.channel].bytes_max();
         }
         if sent {
             self.gate.receiver.wake();

@@ -163,13 +163,14 @@ pub(crate) struct Operators {
     process: Arc<Process>,
     /// Length of what an instance says when event time advances.
     pub(crate) timer_bytes: usize,
+    forgetful: bool,
 }
 
 impl Operators {
     pub(crate) fn new(
         process: impl Fn(u32, &[Row], &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> + Send + Sync + 'static,
     ) -> Operators {
-        Operators { calls: Arc::default(), made: Arc::default(), process: Arc::new(process), timer_bytes: 0 }
+        Operators { calls: Arc::default(), made: Arc::default(), process: Arc::new(process), timer_bytes: 0, forgetful: false }
     }
 
     /// Passes every row on, with something put before its value.
@@ -179,6 +180,11 @@ impl Operators {
             emitted.push(Emitted { port: 0, rows: batch(&rows) });
             Ok(Vec::new())
         })
+    }
+
+    /// Does not note calls: for many of them.
+    pub(crate) fn forgetful(self) -> Operators {
+        Operators { forgetful: true, ..self }
     }
 
     pub(crate) fn calls_of(&self, instance: usize) -> Vec<Called> {
@@ -206,6 +212,9 @@ struct OneInstance {
 
 impl OneInstance {
     fn note(&self, call: Called) {
+        if self.of.forgetful {
+            return;
+        }
         self.of.calls.lock().push((self.number, call));
     }
 }
