@@ -4,6 +4,7 @@
 //! Every cluster has a loopback address of its own, so that a process that is started again finds its port free.
 
 mod jobs;
+mod namespaces;
 mod node;
 mod place;
 mod wire;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 pub use self::jobs::LedgerJob;
+pub use self::namespaces::Namespaces;
 use self::node::Node;
 pub use self::place::Place;
 pub use self::wire::{Weather, Wire};
@@ -97,11 +99,13 @@ impl Cluster {
         assert!(made.status.success(), "weir cluster init: {}", made.stderr);
         fs::create_dir_all(world.path("logs")).expect("a folder for logs");
         let any_port = format!("{}:0", place.address);
+        // Other addresses than those of the machine itself ask for a token.
+        let api = if place.address.is_loopback() { any_port.clone() } else { "127.0.0.1:0".to_owned() };
         Cluster {
             world,
             coordinator: None,
             coordinator_name: "coordinator".to_owned(),
-            addresses: (any_port.clone(), any_port),
+            addresses: (any_port, api),
             workers: BTreeMap::new(),
             setups: BTreeMap::new(),
             place,

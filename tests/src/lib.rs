@@ -9,7 +9,7 @@ mod output;
 mod process;
 mod random;
 
-pub use cluster::{Cluster, LedgerJob, Place, Setup, Weather, Wire, attempt, last_checkpoint};
+pub use cluster::{Cluster, LedgerJob, Namespaces, Place, Setup, Weather, Wire, attempt, last_checkpoint};
 pub use ledger::{Amounts, Ledger, sums};
 pub use output::{Row, dead_letters, rows};
 pub use process::{Finished, Running, World};

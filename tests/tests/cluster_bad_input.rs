@@ -67,7 +67,9 @@ fn an_expired_certificate_is_named_with_its_file_and_so_is_one_that_is_not_valid
     let mut made_long_ago = cluster.weir(["cluster", "init", "old", "--node", "w1", "--validity", "1d"]);
     let made = made_long_ago.envs(days(-10)).output().expect("weir starts");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    for (identity, days, words) in [("old/nodes/w1", days(0), "expired"), ("cluster/nodes/w1", days(-365), "is the clock of this machine right?")] {
+    for (identity, days, words) in
+        [("old/nodes/w1", days(0), "expired"), ("cluster/nodes/w1", days(-365), "is the clock of this machine right?")]
+    {
         let setup = cluster.setup("w1");
         (setup.identity, setup.environment) = (None, days);
         let identity = cluster.path(identity);

@@ -1,10 +1,11 @@
 //! Clusters on bad networks: packets that are late or lost, and ways on which nothing gets through, in both directions or one.
 //!
-//! Between all processes are wires of the test's own, which need no privileges.
+//! Between all processes are wires of the test's own, which need no privileges; and where the machine allows it, network
+//! namespaces, in which the kernel does the same.
 
 use std::time::Duration;
 
-use weir_tests::{Amounts, Cluster, Ledger, LedgerJob, Place, Random, Weather, Wire, attempt};
+use weir_tests::{Amounts, Cluster, Ledger, LedgerJob, Namespaces, Place, Random, Weather, Wire, attempt, skip};
 
 /// How long a way is closed: twice as long as silence is borne.
 const CLOSED: Duration = Duration::from_secs(10);
@@ -149,4 +150,63 @@ fn a_coordinator_without_network_for_a_while_finds_its_workers_again() {
     wired.cluster.until_connected(2);
     wired.cluster.until_more_checkpoints("ledger", 2);
     wired.finish(&ledger);
+}
+
+/// A cluster whose processes are machines of their own to the kernel: 0 is the coordinator.
+fn on_machines() -> Result<(Namespaces, Cluster), String> {
+    let machines = Namespaces::new(3)?;
+    let mut cluster = Cluster::with_coordinator(machines.place(0));
+    for (worker, machine) in WORKERS.into_iter().zip(1..) {
+        cluster.setup(worker).place = Some(machines.place(machine));
+    }
+    cluster.start_workers(2, 1);
+    Ok((machines, cluster))
+}
+
+#[test]
+fn machines_that_do_not_reach_each_other_by_the_kernels_network_recover() {
+    let (machines, mut cluster) = match on_machines() {
+        Ok(made) => made,
+        Err(reason) => return skip(&reason),
+    };
+    WORKERS.iter().for_each(|worker| cluster.read_slowly(worker, SLOW));
+    let ledger = Ledger::new(&mut Random::new(8), &Amounts { files: 4, rows: 60_000, ..Amounts::default() });
+    let checkpoint = "interval = \"50ms\"\nunaligned_after = \"100ms\"\ntimeout = \"5s\"".to_owned();
+    cluster.submit_ledger(&LedgerJob { checkpoint, slow: true, ..LedgerJob::default() }, &ledger);
+    cluster.until_checkpoint("ledger", 2);
+    // One worker does not reach the other, which does reach it.
+    machines.swallow(1, 2, true);
+    cluster.until_event("ledger", "restarting", 0);
+    machines.swallow(1, 2, false);
+    cluster.until_more_checkpoints("ledger", 2);
+    // And one is cut off from the coordinator.
+    let lost = cluster.events_of("ledger", "worker-lost").len();
+    machines.swallow(2, 0, true);
+    machines.swallow(0, 2, true);
+    let message = cluster.until_event("ledger", "worker-lost", lost);
+    assert!(message.starts_with("worker w2 is lost"), "{message}");
+    machines.swallow(2, 0, false);
+    machines.swallow(0, 2, false);
+    cluster.until_more_checkpoints("ledger", 2);
+    WORKERS.iter().for_each(|worker| cluster.read_slowly(worker, u64::MAX));
+    cluster.until_state("ledger", "finished");
+    cluster.assert_exact(&ledger);
+}
+
+#[test]
+fn with_netems_delay_and_loss_a_job_runs_to_its_end_without_a_restart() {
+    let (machines, cluster) = match on_machines() {
+        Ok(made) => made,
+        Err(reason) => return skip(&reason),
+    };
+    for machine in 0..3 {
+        if let Err(reason) = machines.netem(machine, &["delay", "20ms", "loss", "1%"]) {
+            return skip(&reason);
+        }
+    }
+    let ledger = Ledger::new(&mut Random::new(9), &Amounts { files: 4, rows: 60_000, ..Amounts::default() });
+    cluster.submit_ledger(&LedgerJob::default(), &ledger);
+    let job = cluster.until_state("ledger", "finished");
+    assert_eq!(attempt(&job), 1, "nothing was restarted");
+    cluster.assert_exact(&ledger);
 }
