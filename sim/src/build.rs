@@ -15,8 +15,8 @@ use weir_protocol::Failure;
 use weir_storage::{InFlightState, InstanceState, Manifest, OperatorState, Segment, instance_id};
 use weir_task::in_flight::{self, Place, Share};
 use weir_task::{
-    Gate, HeadSpec, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, Router, Sender, Signal, Target as Row,
-    TaskSpec,
+    Gate, HeadSpec, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, Router, Sender, Signal,
+    Target as Row, TaskSpec,
 };
 
 use crate::operators::{Factory, Kind};
@@ -55,7 +55,12 @@ fn state<'a>(manifest: Option<&'a Manifest>, uid: &str) -> Option<&'a OperatorSt
 }
 
 /// Instances of the checkpoint that fall to a subtask.
-fn instances_of<'a>(job: &Job, manifest: Option<&'a Manifest>, vertex: usize, subtask: u32) -> Vec<(InstanceId, &'a InstanceState)> {
+fn instances_of<'a>(
+    job: &Job,
+    manifest: Option<&'a Manifest>,
+    vertex: usize,
+    subtask: u32,
+) -> Vec<(InstanceId, &'a InstanceState)> {
     let described = &job.vertices[vertex];
     let Some(state) = state(manifest, &described.uid) else { return Vec::new() };
     let groups = KeyGroupRange::of(subtask, job.key_groups, described.parallelism);

@@ -146,9 +146,12 @@ fn numbers(records: &[Record], complaints: &mut Complaints) {
     }
 }
 
+/// Key, source and split.
+type Lane<'a> = (&'a [u8], u8, u8);
+
 /// Rows of one split and key were counted in the order in which the split has them.
 fn order(records: &[Record], complaints: &mut Complaints) {
-    let mut by_key: BTreeMap<(&[u8], u8, u8), Vec<(u32, u32)>> = BTreeMap::new();
+    let mut by_key: BTreeMap<Lane<'_>, Vec<(u32, u32)>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.key.is_empty()) {
         let [source, split, a, b, c, d, _] = record.id;
         let row = u32::from_le_bytes([a, b, c, d]);

@@ -223,10 +223,8 @@ impl Persister {
             let up_to = prepared.iter().filter(|(id, _)| *id <= checkpoint);
             up_to.map(|(id, value)| Committable { checkpoint: id.0, value: value.clone() }).collect()
         };
-        let sink = |(uid, prepared): (&OperatorUid, &Vec<_>)| SinkAcknowledgement {
-            uid: uid.to_string(),
-            committables: held(prepared),
-        };
+        let sink =
+            |(uid, prepared): (&OperatorUid, &Vec<_>)| SinkAcknowledgement { uid: uid.to_string(), committables: held(prepared) };
         Some(Done::Acknowledged(Box::new(Acknowledgement {
             task,
             checkpoint,

@@ -1,17 +1,21 @@
 //! What a checkpoint of a large job costs its coordinator: the machine and manifest-sized acknowledgements, without a network.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use weir_checkpoint::coordinator::{Action, Config, Coordinator, Event};
 use weir_model::{Attempt, CheckpointId, TaskId};
-use weir_plan::Topology;
+use weir_plan::{Job, Topology};
 use weir_protocol::manifest::{Header, assemble};
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, JobSpec, Report, SinkAcknowledgement, SourceAcknowledgement};
 use weir_storage::{Committable, InstanceState, ManifestKind, Segment, StoredFile};
 
-/// Key groups of the job: a hundred thousand rows of state a subtask are in five instances each.
-const KEY_GROUPS: u32 = 32_768;
+/// Key groups that each subtask of a keyed operator has.
+const KEY_GROUPS_EACH: u32 = 4;
+
+/// Captures of which each instance's state is made.
+const CHAIN: u64 = 3;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +31,18 @@ pub struct Measured {
     pub manifest_bytes: usize,
 }
 
-fn job(parallelism: u32) -> JobSpec {
-    let text = format!(
-        "[job]\nname = \"scale\"\nparallelism = {parallelism}\nkey_groups = {KEY_GROUPS}\non_error = \"fail\"\n\
-         [[source]]\nid = \"a\"\nconnector = \"x\"\n\
-         [[operator]]\nid = \"count\"\ncomponent = \"count@1.0.0\"\ninput = {{ from = \"a\", exchange = \"hash\" }}\n\
-         [[sink]]\nid = \"out\"\nconnector = \"x\"\ninput = \"count\"\n"
-    );
+/// As many pipelines as make `subtasks` subtasks a worker: in each, a source, and behind it a keyed operator with a sink.
+fn job(workers: usize, subtasks: usize) -> JobSpec {
+    let key_groups = KEY_GROUPS_EACH * workers as u32;
+    let mut text = format!("[job]\nname = \"scale\"\nparallelism = {workers}\nkey_groups = {key_groups}\non_error = \"fail\"\n");
+    for n in 0..subtasks / 2 {
+        let _ = write!(
+            text,
+            "[[source]]\nid = \"a{n}\"\nconnector = \"x\"\n\
+             [[operator]]\nid = \"count{n}\"\ncomponent = \"count@1.0.0\"\ninput = {{ from = \"a{n}\", exchange = \"hash\" }}\n\
+             [[sink]]\nid = \"out{n}\"\nconnector = \"x\"\ninput = \"count{n}\"\n"
+        );
+    }
     JobSpec {
         file: "scale.toml".to_owned(),
         text,
@@ -50,17 +59,18 @@ fn segment(file: &str, number: u64) -> Segment {
 }
 
 /// What the task says of a checkpoint.
-fn acknowledgement(topology: &Topology, task: TaskId, checkpoint: CheckpointId) -> Acknowledgement {
+fn acknowledgement(job: &Job, topology: &Topology, task: TaskId, checkpoint: CheckpointId) -> Acknowledgement {
     let (chain, subtask) = topology.locate(task);
     let parallelism = topology.chains()[chain].parallelism;
     let file = format!("1-{checkpoint}-{task}-{}", task.0);
-    let is_source = chain == 0;
-    let groups = weir_model::KeyGroupRange::of(subtask, KEY_GROUPS as u16, parallelism);
+    let uids: Vec<&str> = topology.chains()[chain].vertices.iter().map(|vertex| job.vertices[*vertex].uid.as_str()).collect();
+    let is_source = uids.len() == 1;
+    let groups = weir_model::KeyGroupRange::of(subtask, job.key_groups, parallelism);
     let instance = |group: u16| InstanceAcknowledgement {
-        uid: "count".to_owned(),
+        uid: uids[0].to_owned(),
         name: format!("g{group}"),
         state: InstanceState {
-            chain: (0..3).map(|number| segment(&file, number)).collect(),
+            chain: (0..CHAIN).map(|number| segment(&file, number)).collect(),
             watermark: 1_700_000_000_000,
             finished: false,
         },
@@ -79,7 +89,10 @@ fn acknowledgement(topology: &Topology, task: TaskId, checkpoint: CheckpointId) 
         sinks: if is_source {
             Vec::new()
         } else {
-            vec![SinkAcknowledgement { uid: "out".to_owned(), committables: vec![Committable { checkpoint: checkpoint.0, value }] }]
+            vec![SinkAcknowledgement {
+                uid: uids[1].to_owned(),
+                committables: vec![Committable { checkpoint: checkpoint.0, value }],
+            }]
         },
         in_flight: Vec::new(),
         file: Some(StoredFile { name: file, bytes: 400_000 }),
@@ -94,10 +107,9 @@ fn acknowledgement(topology: &Topology, task: TaskId, checkpoint: CheckpointId) 
 /// # Panics
 /// If the machine does not do what it must.
 pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measured {
-    let count = workers * subtasks;
-    let spec = job((count / 2) as u32);
+    let spec = job(workers, subtasks);
     let planned = weir_plan::load(&spec.file, &spec.text, &[], &|_| None);
-    let Ok(job) = planned else { panic!("the job file of the measurement is wrong") };
+    let job = planned.unwrap_or_else(|problems| panic!("the job file of the measurement is wrong: {problems}"));
     let topology = Topology::new(&job);
     let config = Config {
         interval_ms: Some(1_000),
@@ -116,7 +128,7 @@ pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measured {
         let execution = weir_protocol::Execution { job: "scale".to_owned(), attempt: Attempt(1) };
         let report = |task| Report::Acknowledged {
             execution: execution.clone(),
-            acknowledgement: Box::new(acknowledgement(&topology, TaskId(task), checkpoint)),
+            acknowledgement: Box::new(acknowledgement(&job, &topology, TaskId(task), checkpoint)),
         };
         let packets: Vec<Vec<u8>> = (0..tasks as u32).map(|task| serde_json::to_vec(&report(task)).unwrap_or_default()).collect();
         let started = Instant::now();

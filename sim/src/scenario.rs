@@ -129,7 +129,7 @@ impl Input {
 
     pub(crate) fn key(&self, id: &RowId) -> Vec<u8> {
         let hash = self.hash(id);
-        let key = if self.skewed && hash % 10 != 0 { 0 } else { (hash >> 8) % self.keys };
+        let key = if self.skewed && !hash.is_multiple_of(10) { 0 } else { (hash >> 8) % self.keys };
         format!("k{key}").into_bytes()
     }
 
@@ -366,10 +366,9 @@ impl Scenario {
                 operator("count", &from("[\"a\", \"b\"]", "hash"));
                 second = Some(("a", "rebalance"));
             }
-            Shape::TwoInput => operator(
-                "join",
-                "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"broadcast\" }]",
-            ),
+            Shape::TwoInput => {
+                operator("join", "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"broadcast\" }]")
+            }
             Shape::Broadcast => {
                 operator("map", &from("\"a\"", Scenario::near(of, "a", "map")));
                 operator("count", &from("\"map\"", "hash"));
@@ -437,7 +436,9 @@ fn input(random: &mut Random, profile: Profile, shape: Shape) -> Input {
 }
 
 fn faults(random: &mut Random, profile: Profile, scenario: &Scenario) -> Vec<(u64, Fault)> {
-    use Fault::{Checkpoint, ControlLost, CoordinatorCrash, DataLost, DiskFails, DiskSlow, Partition, Rescale, Stop, WorkerCrash};
+    use Fault::{
+        Checkpoint, ControlLost, CoordinatorCrash, DataLost, DiskFails, DiskSlow, Partition, Rescale, Stop, WorkerCrash,
+    };
     let kinds: &[Fault] = match profile {
         Profile::S20Kills => &[WorkerCrash, WorkerCrash, CoordinatorCrash, DataLost, ControlLost],
         Profile::S21Rescale | Profile::S22Broadcast => &[Rescale, Rescale, Rescale, WorkerCrash, Stop, CoordinatorCrash],

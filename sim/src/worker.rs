@@ -179,8 +179,8 @@ impl World {
         let session = self.new_session();
         let of = &mut self.workers[worker];
         of.session = Some(session);
-        let running = of.executions.values().map(|execution| execution.said.clone()).collect();
-        self.joins(worker, session, running);
+        let running: Vec<Running> = of.executions.values().map(|execution| execution.said.clone()).collect();
+        self.joins(worker, session, &running);
     }
 
     /// The worker's process ends, with all that it had not made durable.
@@ -276,7 +276,10 @@ impl World {
                 let mut commits: BTreeMap<_, _> = commits.into_iter().collect();
                 self.tell_tasks(worker, attempt, |task| {
                     let commit = commits.remove(&task).unwrap_or_default();
-                    Control::Completed { checkpoint, commit: commit.into_iter().map(|(uid, values)| (uid.into(), values)).collect() }
+                    Control::Completed {
+                        checkpoint,
+                        commit: commit.into_iter().map(|(uid, values)| (uid.into(), values)).collect(),
+                    }
                 });
             }
             Command::Cancel { execution, finish } => self.cancel(worker, execution.attempt, finish),

@@ -17,7 +17,7 @@ use crate::outside::Outside;
 use crate::random::{Random, Trace};
 use crate::scenario::{Fault, Input, Mutation, Profile, Scenario};
 use crate::wire::{Wire, WireKey};
-use crate::worker::{Mouth, Worker, Woken};
+use crate::worker::{Mouth, Woken, Worker};
 
 /// Number of a connection between a worker and the coordinator.
 pub(crate) type Session = u64;
