@@ -161,7 +161,7 @@ impl State {
             match change {
                 Change::Lost { worker, link, reason } => self.lose(&worker, link, &reason),
                 Change::Joined { worker, link } => after.extend(self.welcome(&worker, link, running)),
-                Change::Refused { link, reason } => after.extend(self.refuse(name, link, reason)),
+                Change::Refused { link, reason } => after.extend(self.refuse(name, link, &reason)),
             }
         }
         after
@@ -186,11 +186,11 @@ impl State {
         self.slots_changed(None);
     }
 
-    fn refuse(&mut self, name: &str, link: LinkId, reason: String) -> Option<After> {
+    fn refuse(&mut self, name: &str, link: LinkId, reason: &str) -> Option<After> {
         if let Some(link) = self.links.remove(&link) {
-            link.tell(Command::Refused { reason: reason.clone() });
+            link.tell(Command::Refused { reason: reason.to_owned() });
         }
-        if self.refused.insert(name.into(), reason.clone()).as_ref() == Some(&reason) {
+        if self.refused.insert(name.into(), reason.to_owned()).as_deref() == Some(reason) {
             return None;
         }
         tracing::warn!(worker = name, reason, "worker refused");

@@ -259,13 +259,12 @@ impl Master {
                     _ => {}
                 },
                 Told::WorkerLost { worker, reason } if deployed.alive.remove(&*worker) => {
-                    let reason = format!("worker {worker} is lost: {reason}");
                     self.notice(&deployed.job, &Notice::WorkerLost { worker: worker.to_string(), reason: reason.clone() });
-                    return Err(Ended::Failed(reason));
+                    return Err(Ended::Failed(format!("worker {worker} is lost: {reason}")));
                 }
                 Told::Wish(Wish::Stop) => return Err(Ended::Stopped),
                 Told::Wish(Wish::Cancel) => return Err(Ended::Cancelled),
-                Told::Wish(Wish::Rescale(parallelism)) => return Err(Ended::Rescaled(parallelism)),
+                Told::Wish(wish @ Wish::Rescale(_)) => self.later = Some(wish),
                 Told::Leave => return Err(Ended::Left),
                 Told::Report { .. } | Told::WorkerLost { .. } | Told::SlotsChanged | Told::Kept(_) => {}
             }
@@ -294,7 +293,11 @@ impl Master {
                     deployed.alive.remove(&*worker);
                 }
                 // Whatever else a person wants is wanted of what follows.
-                Ok(told @ (Told::Leave | Told::Wish(_))) => put_back.push(told),
+                Ok(told @ Told::Wish(_)) => put_back.push(told),
+                Ok(Told::Leave) => {
+                    put_back.push(Told::Leave);
+                    break;
+                }
                 Ok(_) => {}
                 Err(_) => {
                     tracing::warn!(execution = %deployed.id, ?missing, "threads of an execution have not ended in time; going on without");

@@ -51,6 +51,8 @@ pub struct Master {
     inbox: Receiver<Told>,
     /// The parallelism that was asked for last, if any was.
     parallelism: Option<u32>,
+    /// What somebody wants as soon as the job runs.
+    later: Option<Wish>,
 }
 
 /// How an execution came to an end, or did not begin.
@@ -112,7 +114,7 @@ impl Master {
     pub fn new(settings: MasterJob, surroundings: Arc<dyn Surroundings>) -> (Master, Sender<Told>) {
         #[allow(clippy::disallowed_methods, reason = "workers say a few words per task and checkpoint, and must never wait")]
         let (told, inbox) = channel();
-        (Master { settings, surroundings, told: told.clone(), inbox, parallelism: None }, told)
+        (Master { settings, surroundings, told: told.clone(), inbox, parallelism: None, later: None }, told)
     }
 
     /// Runs the job to its end, on the caller's thread.
@@ -121,16 +123,30 @@ impl Master {
     /// If the job may not start, or has failed for good.
     pub fn run(mut self) -> Result<Outcome, JobError> {
         let job = self.load(self.parallelism)?;
-        let storage = self.surroundings.storage(&self.storage_url(&job), &job.name)?;
-        let outcome = self.run_in(&job, &storage);
+        let url = self.storage_url(&job);
+        let mut restarts = Restarts::new(strategy(&job.restart));
+        let clock = Instant::now();
+        let outcome = loop {
+            let opened = self.surroundings.storage(&url, &job.name).map_err(JobError::from);
+            let ran = opened.and_then(|storage| self.run_in(&job, &storage, &mut restarts, clock));
+            match ran {
+                // The storage is down before the first execution: nothing was begun, and nothing is lost by trying again.
+                Err(JobError::Storage(error)) if self.settings.patient && error.kind() == ErrorKind::Retry => {
+                    match self.after_failure(&job, error.to_string(), &mut restarts, clock) {
+                        Ok(None) => {}
+                        Ok(Some(outcome)) => break Ok(outcome),
+                        Err(error) => break Err(error),
+                    }
+                }
+                ran => break ran,
+            }
+        };
         self.surroundings.release(&job.name);
         outcome
     }
 
-    fn run_in(&mut self, job: &Job, storage: &JobStorage) -> Result<Outcome, JobError> {
+    fn run_in(&mut self, job: &Job, storage: &JobStorage, restarts: &mut Restarts, clock: Instant) -> Result<Outcome, JobError> {
         let _lock = storage.lock()?;
-        let mut restarts = Restarts::new(strategy(&job.restart));
-        let clock = Instant::now();
         let mut history = History::default();
         let mut adopted = self.settings.adopted.take();
         if adopted.is_none()
@@ -158,7 +174,10 @@ impl Master {
                 }
                 Ended::Refused(error) => return Err(error),
                 Ended::Rescaled(parallelism) => {
-                    self.rescaled(job, parallelism);
+                    match self.check_rescale(storage, parallelism) {
+                        Ok(_) => self.rescaled(job, parallelism),
+                        Err(reason) => self.notice(job, &Notice::RescaleRefused { reason }),
+                    }
                     continue;
                 }
                 Ended::Damaged { checkpoint, reason } => {
@@ -166,7 +185,7 @@ impl Master {
                     history.damaged.push(checkpoint);
                     continue;
                 }
-                Ended::Failed(reason) | Ended::FailedForGood(reason) if history.stopping => {
+                Ended::Failed(reason) | Ended::FailedForGood(reason) if history.stopping && !self.settings.patient => {
                     let why = "it had been asked to stop, so it was not restarted; the same job goes on from the last checkpoint";
                     return Err(JobError::Failed { reason, why_not_restarted: why.to_owned() });
                 }
@@ -182,16 +201,27 @@ impl Master {
                 }
                 Ended::Failed(reason) => reason,
             };
-            let now_ms = clock.elapsed().as_millis() as u64;
-            match restarts.failed(now_ms, RandomState::new().build_hasher().finish()) {
-                Decision::GiveUp(why_not_restarted) => return Err(JobError::Failed { reason, why_not_restarted }),
-                Decision::RestartAfter(ms) => {
-                    let delay = Duration::from_millis(ms);
-                    self.notice(job, &Notice::Restarting { reason, delay });
-                    if let Some(outcome) = self.wait(Some(delay)) {
-                        return Ok(outcome);
-                    }
-                }
+            if let Some(outcome) = self.after_failure(job, reason, restarts, clock)? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// Waits as the restart strategy says. Gives how the job ends, if somebody wants it to meanwhile.
+    fn after_failure(
+        &mut self,
+        job: &Job,
+        reason: String,
+        restarts: &mut Restarts,
+        clock: Instant,
+    ) -> Result<Option<Outcome>, JobError> {
+        let now_ms = clock.elapsed().as_millis() as u64;
+        match restarts.failed(now_ms, RandomState::new().build_hasher().finish()) {
+            Decision::GiveUp(why_not_restarted) => Err(JobError::Failed { reason, why_not_restarted }),
+            Decision::RestartAfter(ms) => {
+                let delay = Duration::from_millis(ms);
+                self.notice(job, &Notice::Restarting { reason, delay });
+                Ok(self.wait(Some(delay)))
             }
         }
     }
@@ -208,6 +238,16 @@ impl Master {
             spec.overrides.push(("job.parallelism".to_owned(), parallelism.to_string()));
         }
         spec
+    }
+
+    /// The job with another parallelism, if its state can be divided that way.
+    fn check_rescale(&self, storage: &JobStorage, parallelism: u32) -> Result<Job, String> {
+        let spec = self.spec(Some(parallelism));
+        let job = spec.load().map_err(|problems| problems.to_string())?;
+        let newest = restore::choose(storage, &[], &mut Vec::new()).map_err(|error| error.to_string())?;
+        let wanted = restore::Wanted { spec: &spec, job: &job, allow_dropped_state: self.settings.allow_dropped_state };
+        newest.map_or(Ok(()), |manifest| wanted.check_fits(&manifest)).map_err(|error| error.to_string())?;
+        Ok(job)
     }
 
     fn rescaled(&mut self, job: &Job, parallelism: u32) {
@@ -284,7 +324,12 @@ impl Master {
             match told {
                 Told::Wish(Wish::Stop) => return Some(Outcome::Stopped(None)),
                 Told::Wish(Wish::Cancel) => return Some(Outcome::Cancelled),
-                Told::Wish(Wish::Rescale(parallelism)) => self.parallelism = Some(parallelism),
+                // Whether the job can have it shows once it runs: it is asked again there.
+                Told::Wish(wish @ Wish::Rescale(_)) if until.is_none() => {
+                    self.later = Some(wish);
+                    return None;
+                }
+                Told::Wish(wish @ Wish::Rescale(_)) => self.later = Some(wish),
                 Told::Leave => return Some(Outcome::Left),
                 Told::SlotsChanged if until.is_none() => return None,
                 Told::SlotsChanged | Told::Report { .. } | Told::WorkerLost { .. } | Told::Kept(_) => {}
@@ -304,7 +349,12 @@ impl Master {
                         said = Some(shortage);
                     }
                     match self.wait(None) {
-                        None => {}
+                        // It may be that with another parallelism there are enough.
+                        None => {
+                            if let Some(Wish::Rescale(parallelism)) = self.later.take() {
+                                return Err(Ended::Rescaled(parallelism));
+                            }
+                        }
                         Some(Outcome::Cancelled) => return Err(Ended::Cancelled),
                         Some(Outcome::Left) => return Err(Ended::Left),
                         Some(_) => return Err(Ended::Stopped),
