@@ -64,7 +64,13 @@ impl Meters {
             let subtasks = 0..topology.chains()[chain].parallelism;
             subtasks.map(|subtask| placement.worker_of(topology.task(chain, subtask)).worker.clone()).collect()
         };
-        let watermark = if tasks.len() < topology.tasks() { None } else { tasks.values().map(|task| task.watermark).min() };
+        // What has reached the ends: gates leave out what is idle, which the watermark of a source cannot.
+        let at_end = |task: &&TaskProgress| {
+            let chain = &topology.chains()[topology.locate(task.task).0];
+            chain.vertices.iter().any(|&vertex| matches!(job.vertices[vertex].kind, VertexKind::Sink(_)))
+        };
+        let all = || tasks.values().copied().filter(at_end).map(|task| task.watermark);
+        let watermark = if tasks.len() < topology.tasks() { None } else { all().min() };
         let progress = Progress {
             attempt: self.attempt,
             running: now - self.started,

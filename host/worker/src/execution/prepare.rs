@@ -93,7 +93,8 @@ pub(super) fn prepare(options: &WorkerOptions, message: Prepare) -> Result<Prepa
 fn read_manifest(options: &WorkerOptions, message: &Prepare, storage: &JobStorage) -> Result<Option<Manifest>, Failure> {
     let attempt = message.execution.attempt;
     if attempt > Attempt(0) && !storage.has_attempt(attempt).map_err(|error| unusable(&error))? {
-        return Err(permanent(format!(
+        // Somebody may mount it; the job waits for that.
+        return Err(transient(format!(
             "worker {} does not see in {} what the coordinator has written there: the place of checkpoints must be one that all machines \
              share, such as a network folder mounted at the same path everywhere",
             options.name, message.storage
@@ -182,7 +183,8 @@ fn components(
         let component = match taken.get(&reference) {
             Some(component) => component.clone(),
             None => {
-                let bytes = options.components.fetch(pin.digest).map_err(transient)?;
+                let missing = |reason| transient(format!("{} of operator {} is missing: {reason}", pin.name, vertex.uid));
+                let bytes = options.components.fetch(pin.digest).map_err(missing)?;
                 let refused = |error| {
                     let message = format!("component {}: {error}", pin.name);
                     let problems = job.diagnostic(&vertex.uid, "component", &message, None);
