@@ -143,6 +143,18 @@ fn a_component_that_the_coordinator_has_lost_is_named_and_the_job_recovers_when_
     cluster.assert_exact(&ledger);
 }
 
+#[test]
+fn two_workers_with_one_certificate_do_not_take_turns() {
+    let mut cluster = Cluster::start(1, 1);
+    cluster.setup("w5").identity = Some(cluster.path("cluster/nodes/w1"));
+    cluster.start_worker("w5", 1);
+    until_said(&cluster, "w5", &["does not take this worker", "w1"]);
+    assert!(!cluster.log("w1").contains("is lost"), "the first one stays: {}", cluster.log("w1"));
+    // When that has ended, the other takes its place.
+    cluster.kill_worker("w1");
+    until_said(&cluster, "w5", &["joined the cluster"]);
+}
+
 /// A command line that makes a file system of its own at a path before it becomes the rest of the line.
 fn behind_a_mount(path: &Path, options: &str) -> Place {
     let script = format!("mount -t tmpfs -o {options} none '{}' && exec \"$0\" \"$@\"", path.display());

@@ -134,7 +134,7 @@ fn s21_s22_rescaled_up_and_down_with_rows_in_flight_on_hash_rebalance_broadcast_
     let ledger = Ledger::new(random, &Amounts { files: 8, rows: 120_000, ..Amounts::default() });
     let rates = Ledger::new(
         random,
-        &Amounts { files: 1, rows: 1_500, keys: 20, malformed: u64::MAX, prefix: "rate", ..Amounts::default() },
+        &Amounts { files: 1, rows: 600, keys: 20, malformed: u64::MAX, prefix: "rate", ..Amounts::default() },
     );
     rates.write(cluster.world(), "rates");
     let checkpoint = "interval = \"150ms\"\nunaligned_after = \"0s\"".to_owned();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_tests::{Amounts, Cluster, Ledger, LedgerJob, Random, attempt, skip};
+use weir_tests::{Amounts, Cluster, Ledger, LedgerJob, Random, attempt, last_checkpoint, skip};
 
 /// Bytes per second of a slow standard output.
 const SLOW: u64 = 400_000;
@@ -188,5 +188,29 @@ fn a_coordinator_that_stands_still_for_a_while_costs_a_restart_at_most() {
     read(&mut cluster, u64::MAX);
     let job = cluster.until_state("ledger", "finished");
     assert!(attempt(&job) <= 2, "{job}");
+    cluster.assert_exact(&ledger);
+}
+
+#[test]
+fn a_worker_that_stands_still_is_lost_and_does_no_harm_when_it_wakes() {
+    let mut cluster = Cluster::start(3, 1);
+    read(&mut cluster, SLOW);
+    let ledger = Ledger::new(&mut Random::new(10), &Amounts { rows: 80_000, ..Amounts::default() });
+    cluster.submit_ledger(&slow(2, "interval = \"50ms\""), &ledger);
+    cluster.until_checkpoint("ledger", 2);
+    let stands_still = cluster.job("ledger")["vertices"][0]["workers"][0].as_str().expect("a worker").to_owned();
+    cluster.signal(&stands_still, "STOP");
+    let told = cluster.until_event("ledger", "worker-lost", 0);
+    assert!(told.starts_with(&format!("worker {stands_still} is lost")), "{told}");
+    // The others have gone on when it wakes, with tasks, sinks and connections of an attempt that is over.
+    cluster.until_event("ledger", "running", 1);
+    let at = last_checkpoint(&cluster.job("ledger"));
+    cluster.until_checkpoint("ledger", at + 2);
+    cluster.signal(&stands_still, "CONT");
+    cluster.until_connected(3);
+    cluster.until_checkpoint("ledger", at + 4);
+    read(&mut cluster, u64::MAX);
+    let job = cluster.until_state("ledger", "finished");
+    assert_eq!(attempt(&job), 2, "it has disturbed nothing");
     cluster.assert_exact(&ledger);
 }
