@@ -424,11 +424,11 @@ impl World {
             return;
         }
         match (&mut self.master.phase, report) {
-            (Phase::Ending { missing, .. }, report) => {
-                if matches!(report, Report::Ended { .. }) && missing.remove(&worker) {
-                    self.ended_everywhere();
-                }
+            (Phase::Ending { missing, .. }, Report::Ended { .. }) => {
+                missing.remove(&worker);
+                self.ended_everywhere();
             }
+            (Phase::Ending { .. }, _) => {}
             (_, Report::Failed { failure, .. }) => self.end(Next::Restart(failure.reason)),
             (_, Report::Prepared { .. }) => self.answered(worker, Answer::Prepared),
             (_, Report::Restored { .. }) => self.answered(worker, Answer::Restored),

@@ -367,7 +367,7 @@ impl Scenario {
                 second = Some(("a", "rebalance"));
             }
             Shape::TwoInput => {
-                operator("join", "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"broadcast\" }]")
+                operator("join", "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"broadcast\" }]");
             }
             Shape::Broadcast => {
                 operator("map", &from("\"a\"", Scenario::near(of, "a", "map")));
