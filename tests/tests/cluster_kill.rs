@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_tests::{Amounts, Cluster, Ledger, LedgerJob, Random, attempt, last_checkpoint, skip};
+use weir_tests::{Amounts, Cluster, Ledger, LedgerJob, Random, attempt, last_checkpoint};
 
 /// Bytes per second of a slow standard output.
 const SLOW: u64 = 400_000;
@@ -51,6 +51,12 @@ fn kill_workers(seed: u64, job: &LedgerJob) {
         let worker = random.pick(&["w1", "w2", "w3"]).to_owned();
         cluster.kill_worker(worker);
         pause(random, 300);
+        if random.below(4) == 0 {
+            // Another one while the job recovers from this.
+            let another = if worker == "w1" { "w2" } else { "w1" };
+            cluster.kill_worker(another);
+            cluster.start_worker(another, slots);
+        }
         cluster.start_worker(worker, slots);
     }
     read(&mut cluster, u64::MAX);
@@ -76,9 +82,6 @@ fn s20_barriers_that_overtake_rows_and_workers_that_are_killed() {
 
 #[test]
 fn s20_twenty_subtasks_and_workers_that_are_killed() {
-    if std::env::var("WEIR_KILLS").is_err() {
-        return skip("twenty subtasks take long; WEIR_KILLS=3 runs them too");
-    }
     kill_workers(seed(4), &slow(20, "interval = \"100ms\""));
 }
 
@@ -212,5 +215,34 @@ fn a_worker_that_stands_still_is_lost_and_does_no_harm_when_it_wakes() {
     read(&mut cluster, u64::MAX);
     let job = cluster.until_state("ledger", "finished");
     assert_eq!(attempt(&job), 2, "it has disturbed nothing");
+    cluster.assert_exact(&ledger);
+}
+
+#[test]
+fn s21_a_rescale_in_which_a_worker_or_the_coordinator_is_killed_is_done_nonetheless() {
+    let random = &mut Random::new(seed(11));
+    let mut cluster = Cluster::start(2, 4);
+    read(&mut cluster, SLOW);
+    let ledger = Ledger::new(random, &Amounts { files: 8, rows: 60_000 + 30_000 * kills(), ..Amounts::default() });
+    cluster.submit_ledger(&slow(2, "interval = \"100ms\"\nunaligned_after = \"0s\""), &ledger);
+    cluster.until_checkpoint("ledger", 2);
+    for (round, parallelism) in [3, 1, 4].into_iter().cycle().take(kills() as usize).enumerate() {
+        cluster.good(&["job", "rescale", "ledger", "--parallelism", &parallelism.to_string()]);
+        pause(random, 150);
+        if round % 2 == 0 {
+            cluster.kill_worker("w2");
+            cluster.start_worker("w2", 4);
+        } else {
+            cluster.kill_coordinator();
+            cluster.start_coordinator();
+        }
+        cluster.until_job("ledger", &format!("it has parallelism {parallelism}"), |job| {
+            job["status"]["slots"] == parallelism && job["status"]["state"] == "running"
+        });
+        let at = last_checkpoint(&cluster.job("ledger"));
+        cluster.until_checkpoint("ledger", at + 1);
+    }
+    read(&mut cluster, u64::MAX);
+    cluster.until_state("ledger", "finished");
     cluster.assert_exact(&ledger);
 }
