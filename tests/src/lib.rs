@@ -16,6 +16,7 @@ pub use process::{Finished, Running, World};
 pub use random::Random;
 
 /// Says loudly that a test cannot run on this machine. Its output is shown although it passes.
+#[allow(clippy::print_stdout, reason = "it is for whoever runs the tests")]
 pub fn skip(why: &str) {
     println!("SKIPPED: {why}");
 }

@@ -44,6 +44,79 @@ fn a_job_waits_for_slots_and_says_so_and_runs_when_a_worker_joins() {
 }
 
 #[test]
+fn a_job_waits_for_the_slots_of_another_and_gets_them_when_that_ends() {
+    let mut cluster = Cluster::start(2, 1);
+    read(&mut cluster, SLOW);
+    let ledger = Ledger::new(&mut Random::new(9), &Amounts { rows: 20_000, ..Amounts::default() });
+    cluster.submit_ledger(&LedgerJob { slow: true, ..LedgerJob::default() }, &ledger);
+    cluster.until_checkpoint("ledger", 1);
+    let second = LedgerJob { name: "second", ..LedgerJob::default() }.text().replace("\"out\"\n\n", "\"out-2\"\n\n");
+    cluster.write("second.toml", second.replace("path = \"bad\"", "path = \"bad-2\""));
+    cluster.submit("second.toml", &[]);
+    let reason = cluster.until_state("second", "waiting")["status"]["reason"].to_string();
+    assert!(
+        reason.contains("the 2 workers that are connected have 0 slots free") && reason.contains("end another job"),
+        "{reason}"
+    );
+    read(&mut cluster, FREE);
+    cluster.until_state("ledger", "finished");
+    cluster.until_state("second", "finished");
+    cluster.assert_exact(&ledger);
+    assert_eq!(ledger.difference(&rows(&cluster.path("out-2"))), None);
+}
+
+#[test]
+fn s25_rows_larger_than_frames_and_windows_arrive_whole() {
+    let cluster = Cluster::start(2, 1);
+    let job = |out: &str| {
+        format!(
+            r#"
+[job]
+name = "large"
+parallelism = 2
+
+[job.checkpoint]
+interval = "100ms"
+unaligned_after = "0s"
+
+[[source]]
+id = "rows"
+connector = "generator"
+rows = 12
+value_bytes = 2097152
+keys = 40
+
+[[operator]]
+id = "same"
+component = "bench-identity@1.0.0"
+input = {{ from = "rows", exchange = "hash" }}
+
+[[sink]]
+id = "out"
+connector = "file"
+input = "same"
+path = "{out}"
+"#
+        )
+    };
+    cluster.write("cluster.toml", job("out"));
+    cluster.submit("cluster.toml", &[]);
+    cluster.until_state("large", "finished");
+    // The same job in one process is the reference: the same position always gives the same row.
+    cluster.write("alone.toml", job("alone"));
+    cluster.world().run(&["alone.toml"]);
+    let sorted = |folder: &str| {
+        let mut values: Vec<String> = rows(&cluster.path(folder)).iter().map(|row| row.value.to_string()).collect();
+        values.sort();
+        values
+    };
+    let (found, expected) = (sorted("out"), sorted("alone"));
+    assert_eq!(expected.len(), 12);
+    assert!(expected.iter().all(|value| value.len() > 2_097_152), "they are large");
+    assert!(found == expected, "{} rows arrived, and not all as they were", found.len());
+}
+
+#[test]
 fn a_stopped_and_a_cancelled_job_go_on_from_their_last_checkpoints() {
     let mut cluster = Cluster::start(2, 1);
     read(&mut cluster, SLOW);
