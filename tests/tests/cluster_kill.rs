@@ -73,7 +73,7 @@ fn victim(cluster: &Cluster, random: &mut Random) -> &'static str {
     if random.below(4) > 0 {
         workers.retain(|worker| busy.contains(worker));
     }
-    if workers.is_empty() { "w3" } else { random.pick(workers.as_slice()) }
+    if workers.is_empty() { "w3" } else { random.pick::<&str>(&workers) }
 }
 
 #[test]
