@@ -378,9 +378,16 @@ mod tests {
             let part = whole[0].within(groups).unwrap();
             assert!(part.sections().all(|(group, _)| groups.contains(group)));
             assert!(KeyedBatch::from_parts(part.columns().clone(), part.section_ends().to_vec()).is_ok());
-            seen.extend(part.sections().flat_map(|(group, rows)| rows.rows().map(|(time, _, value)| (group, time, value.to_vec())).collect::<Vec<_>>()));
+            seen.extend(
+                part.sections().flat_map(|(group, rows)| {
+                    rows.rows().map(|(time, _, value)| (group, time, value.to_vec())).collect::<Vec<_>>()
+                }),
+            );
         }
-        let all: Vec<_> = whole[0].sections().flat_map(|(group, rows)| rows.rows().map(|(time, _, value)| (group, time, value.to_vec())).collect::<Vec<_>>()).collect();
+        let all: Vec<_> = whole[0]
+            .sections()
+            .flat_map(|(group, rows)| rows.rows().map(|(time, _, value)| (group, time, value.to_vec())).collect::<Vec<_>>())
+            .collect();
         assert_eq!(seen, all);
         assert_eq!(whole[0].within(crate::KeyGroupRange { start: 12, end: 20 }), None);
     }
