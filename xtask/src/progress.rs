@@ -27,6 +27,10 @@ pub(crate) struct Checkpoint {
     pub(crate) captured_bytes: u64,
     /// Of the bytes written, those that merged older captures.
     pub(crate) merged_bytes: u64,
+    /// Of the bytes written, those that were in flight.
+    pub(crate) in_flight_bytes: u64,
+    /// Its barriers overtook rows.
+    pub(crate) unaligned: bool,
 }
 
 /// How long checkpoints have interrupted tasks since the process started.
@@ -67,7 +71,8 @@ impl Event {
 }
 
 impl Checkpoint {
-    fn parse(value: &Value) -> Option<Checkpoint> {
+    /// The object `checkpoint`, of a line or of the status of a job on a cluster. Nothing where there is none yet.
+    pub(crate) fn parse(value: &Value) -> Option<Checkpoint> {
         let number = |key: &str| value[key].as_u64().unwrap_or_default();
         let id = value["id"].as_u64()?;
         let (duration_ms, bytes) = (number("duration_ms"), number("bytes"));
@@ -77,6 +82,8 @@ impl Checkpoint {
             bytes,
             captured_bytes: number("captured_bytes"),
             merged_bytes: number("merged_bytes"),
+            in_flight_bytes: number("in_flight_bytes"),
+            unaligned: value["unaligned"] == true,
         })
     }
 }
@@ -95,13 +102,21 @@ mod tests {
     #[test]
     fn a_progress_line_is_read_with_and_without_a_checkpoint() {
         let line = r#"{"event":"progress","at_ms":7,"rows_in":5,"rows_out":3,"rows_per_second":2.5,"watermark":-1,
-            "checkpoint":{"id":4,"duration_ms":12,"bytes":99,"captured_bytes":8192,"merged_bytes":1},
+            "checkpoint":{"id":4,"duration_ms":12,"bytes":99,"captured_bytes":8192,"merged_bytes":1,"in_flight_bytes":5,"unaligned":true},
             "pauses":{"p50_us":1,"p99_us":2,"max_us":3}}"#;
         let Some(Event::Progress(progress)) = Event::parse(line) else { panic!("no progress in {line}") };
         assert_eq!((progress.rows_in, progress.rows_out, progress.watermark), (5, 3, Some(-1)));
         assert_eq!(
             progress.checkpoint,
-            Some(Checkpoint { id: 4, duration_ms: 12, bytes: 99, captured_bytes: 8192, merged_bytes: 1 })
+            Some(Checkpoint {
+                id: 4,
+                duration_ms: 12,
+                bytes: 99,
+                captured_bytes: 8192,
+                merged_bytes: 1,
+                in_flight_bytes: 5,
+                unaligned: true
+            })
         );
         assert_eq!(progress.pauses, Pauses { p50_us: 1, p99_us: 2, max_us: 3 });
         let Some(Event::Summary(summary)) = Event::parse(r#"{"event":"summary","rows_in":9}"#) else { panic!("no summary") };

@@ -108,15 +108,18 @@ fn build_host(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
 }
 
 /// The package whose binary `weir-native` takes the arguments of `weir`, but has the bench operators linked in natively.
-const NATIVE_BENCH: &str = "weir-native-bench";
+pub(crate) const NATIVE_BENCH: &str = "weir-native-bench";
 
-/// Builds the binary that runs bench operators natively, if this workspace has one.
-pub(crate) fn build_native_bench(workspace: &Workspace, profile: Profile) -> Result<Option<PathBuf>> {
-    if !workspace.packages.iter().any(|package| package.name == NATIVE_BENCH) {
+/// The package whose binary moves the frames of data channels over several links.
+pub(crate) const WIRE_BENCH: &str = "weir-bench-wire";
+
+/// Builds the binary of a package that only benchmarks need, if this workspace has it.
+pub(crate) fn build_bench(workspace: &Workspace, profile: Profile, package: &str) -> Result<Option<PathBuf>> {
+    if !workspace.packages.iter().any(|member| member.name == package) {
         return Ok(None);
     }
     let mut command = workspace.cargo("build");
-    let built = artifacts(command.args(["--package", NATIVE_BENCH]).args(profile.flag()))?;
+    let built = artifacts(command.args(["--package", package]).args(profile.flag()))?;
     Ok(built.into_iter().find_map(|artifact| artifact.executable))
 }
 

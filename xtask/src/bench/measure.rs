@@ -73,8 +73,13 @@ pub(crate) fn run(stand: &Stand, case: &Case, variant: Variant) -> Result<Sample
         Variant::Native => stand.native.as_deref().context("there is no native binary")?,
         _ => &stand.prepared.weir,
     };
+    job(stand, weir, case.job, &settings)
+}
+
+/// Runs a job of bench/jobs once, in one process.
+pub(crate) fn job(stand: &Stand, weir: &Path, job: &str, settings: &[&str]) -> Result<Sample> {
     process::wait_for_quiet(stand.effort.patience)?;
-    let mut command = command(stand, weir, case.job, &settings);
+    let mut command = command(stand, weir, job, settings);
     command.args(["--json", "--fresh"]);
     let running = Running::start(&mut command, &stand.scratch.join("weir.log"))?;
     let sample = window(&running, stand.effort.warm_up, stand.effort.window);

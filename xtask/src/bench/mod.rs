@@ -4,10 +4,14 @@
 //! Figures are only ever compared within one run on one machine, as medians of several repetitions that alternate between the
 //! variants, so that whatever else the machine does hits all of them alike.
 
+mod backpressure;
 mod case;
+mod cluster;
+mod dataplane;
 mod measure;
 mod peer;
 mod process;
+mod recovery;
 mod report;
 mod steady;
 
@@ -33,6 +37,8 @@ pub(crate) struct Effort {
     pub(crate) patience: Duration,
     /// Checkpoints to look at for the distribution of pauses.
     pub(crate) checkpoints: usize,
+    /// How long to wait for a checkpoint that may take for ever.
+    pub(crate) bound: Duration,
 }
 
 const FULL: Effort = Effort {
@@ -41,6 +47,7 @@ const FULL: Effort = Effort {
     window: Duration::from_secs(8),
     patience: Duration::from_secs(20),
     checkpoints: 60,
+    bound: Duration::from_secs(60),
 };
 const QUICK: Effort = Effort {
     repetitions: 1,
@@ -48,6 +55,7 @@ const QUICK: Effort = Effort {
     window: Duration::from_secs(4),
     patience: Duration::ZERO,
     checkpoints: 10,
+    bound: Duration::from_secs(8),
 };
 
 /// What every measurement needs.
@@ -56,6 +64,8 @@ pub(crate) struct Stand {
     pub(crate) prepared: Prepared,
     /// The binary that has the bench operators linked in natively; absent while the workspace has none.
     pub(crate) native: Option<PathBuf>,
+    /// The program that moves frames over other links; absent while the workspace has none.
+    pub(crate) wire: Option<PathBuf>,
     pub(crate) scratch: PathBuf,
     pub(crate) effort: Effort,
 }
@@ -80,8 +90,9 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let scratch = workspace.target.join("xtask/bench");
     fs::create_dir_all(&scratch).with_context(|| format!("cannot make the folder {}", scratch.display()))?;
     let prepared = setup::prepare(&workspace, profile, &scratch.join("data"))?;
-    let native = setup::build_native_bench(&workspace, profile)?;
-    let stand = Stand { workspace, prepared, native, scratch, effort };
+    let native = setup::build_bench(&workspace, profile, setup::NATIVE_BENCH)?;
+    let wire = setup::build_bench(&workspace, profile, setup::WIRE_BENCH)?;
+    let stand = Stand { workspace, prepared, native, wire, scratch, effort };
 
     let mut report = Report::new(&stand, arguments, flink.as_ref())?;
     for case in CASES.iter().filter(|case| case.name.contains(&only)) {
@@ -92,6 +103,11 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     }
     if "start".contains(&only) {
         report.start(&steady::start(&stand)?);
+    }
+    let sections: [(&str, fn(&Stand) -> Result<String>); 3] =
+        [("backpressure", backpressure::section), ("dataplane", dataplane::section), ("recovery", recovery::section)];
+    for (name, section) in sections.into_iter().filter(|(name, _)| name.contains(&only)) {
+        report.section(&section(&stand).with_context(|| format!("measuring {name}"))?);
     }
     // Only a whole run is worth keeping; an excerpt must not take its place.
     let is_whole = only.is_empty() && effort == FULL && profile == Profile::Release;

@@ -140,6 +140,11 @@ impl Report {
         let _ = writeln!(self.text, "| CPU of an idle job, cores | {:.4} | |", start.idle_cores);
     }
 
+    /// A section that was written elsewhere.
+    pub(crate) fn section(&mut self, text: &str) {
+        self.text += text;
+    }
+
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -218,7 +223,7 @@ mod tests {
         let mut report = Report { text: String::new() };
         let mut ours = row(Variant::Sandbox, [9.5e6, 9e6, 10e6], 0.1);
         ours.samples[0].checkpoints =
-            vec![Checkpoint { id: 1, duration_ms: 20, bytes: 2048, captured_bytes: 4096, merged_bytes: 0 }];
+            vec![Checkpoint { id: 1, duration_ms: 20, bytes: 2048, captured_bytes: 4096, ..Checkpoint::default() }];
         let rows = vec![ours, row(Variant::Unchecked, [10e6, 10e6, 10e6], 0.1), row(Variant::Flink, [5e6, 5e6, 5e6], 0.4)];
         report.throughput(&CASES[2], &rows);
         let text = report.text();
@@ -230,7 +235,8 @@ mod tests {
     #[test]
     fn large_state_is_set_against_its_targets() {
         let mut report = Report { text: String::new() };
-        let checkpoint = |id| Checkpoint { id, duration_ms: id, bytes: 4_000_000, captured_bytes: 4_096_000, merged_bytes: 0 };
+        let checkpoint =
+            |id| Checkpoint { id, duration_ms: id, bytes: 4_000_000, captured_bytes: 4_096_000, ..Checkpoint::default() };
         let pauses = Pauses { p50_us: 500, p99_us: 990, max_us: 1_000 };
         let checkpoints = (1..=100).map(checkpoint).collect();
         report.large(&Large { resident_mib: 1_300.0, rows_per_checkpoint: 990.0, checkpoints, pauses });
