@@ -4,7 +4,7 @@ use crate::scale::measure;
 
 #[test]
 fn a_checkpoint_costs_the_coordinator_no_more_than_in_proportion_to_subtasks() {
-    let measured = [250, 500, 1_000].map(|workers| measure(workers, 20, 3));
+    let measured = [250, 500, 1_000].map(|workers| measure(workers, 20, 2));
     for of in &measured {
         eprintln!("{of:?}");
     }
