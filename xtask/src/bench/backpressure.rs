@@ -79,7 +79,7 @@ fn in_process(stand: &Stand, settings: &[String]) -> Result<Vec<Checkpoint>> {
     while !watch.is_over() {
         match running.next(Duration::from_millis(200)) {
             Next::Event(Event::Progress(progress)) => {
-                progress.checkpoint.into_iter().for_each(|checkpoint| watch.see(checkpoint))
+                progress.checkpoint.into_iter().for_each(|checkpoint| watch.see(checkpoint));
             }
             Next::Quiet => {}
             Next::Event(Event::Summary(_)) | Next::Ended => {

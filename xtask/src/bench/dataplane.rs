@@ -52,15 +52,16 @@ fn job(stand: &Stand, text: &mut String) -> Result<()> {
     *text += "\ndataplane.toml: source -> hash -> discard. On two workers half of the rows cross from one process to the other, encrypted.\n\n";
     *text += "| | M rows/s | CPU s per M rows |\n|---|---|---|\n";
     let middle = |samples: &[Sample], of: fn(&Sample) -> f64| median(samples.iter().map(of));
-    let (rows, cpu): (fn(&Sample) -> f64, fn(&Sample) -> f64) = (|s| s.rows_per_s / 1e6, |s| s.cpu_s_per_million);
+    let cpu = |samples| middle(samples, |sample| sample.cpu_s_per_million);
     for (what, samples) in [("one process", &alone), ("two workers over QUIC", &apart)] {
-        let _ = writeln!(text, "| {what} | {:.2} | {:.3} |", middle(samples, rows), middle(samples, cpu));
+        let (rows, cpu) = (middle(samples, |sample| sample.rows_per_s / 1e6), cpu(samples));
+        let _ = writeln!(text, "| {what} | {:.2} | {:.3} |", rows, cpu);
     }
-    let crossing = 2.0 * (middle(&apart, cpu) - middle(&alone, cpu));
+    let crossing = 2.0 * (cpu(&apart) - cpu(&alone));
     let _ = writeln!(
         text,
         "\nTwo workers: {:.3} CPU s per M rows (target: at most 0.15); a million rows that cross cost {crossing:.3} CPU s more than a million that stay.",
-        middle(&apart, cpu)
+        cpu(&apart)
     );
     Ok(())
 }

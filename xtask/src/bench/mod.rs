@@ -70,6 +70,13 @@ pub(crate) struct Stand {
     pub(crate) effort: Effort,
 }
 
+/// Measures something and gives its section of the report.
+type Section = fn(&Stand) -> Result<String>;
+
+/// What needs a cluster.
+const CLUSTER_SECTIONS: [(&str, Section); 3] =
+    [("backpressure", backpressure::section), ("dataplane", dataplane::section), ("recovery", recovery::section)];
+
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let (mut effort, mut profile, mut only, mut with_flink) = (FULL, Profile::Release, String::new(), false);
     let mut words = Arguments::new(arguments);
@@ -104,9 +111,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     if "start".contains(&only) {
         report.start(&steady::start(&stand)?);
     }
-    let sections: [(&str, fn(&Stand) -> Result<String>); 3] =
-        [("backpressure", backpressure::section), ("dataplane", dataplane::section), ("recovery", recovery::section)];
-    for (name, section) in sections.into_iter().filter(|(name, _)| name.contains(&only)) {
+    for (name, section) in CLUSTER_SECTIONS.into_iter().filter(|(name, _)| name.contains(&only)) {
         report.section(&section(&stand).with_context(|| format!("measuring {name}"))?);
     }
     // Only a whole run is worth keeping; an excerpt must not take its place.
