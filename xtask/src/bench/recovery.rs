@@ -21,6 +21,8 @@ const GIVE_UP: Duration = Duration::from_secs(900);
 /// Milliseconds from the kill on.
 #[derive(Debug, Clone, Copy)]
 struct Recovery {
+    /// Memory of both workers before the kill.
+    resident_mib: f64,
     /// The coordinator knows.
     lost: f64,
     /// Tasks are being built.
@@ -36,7 +38,7 @@ struct Recovery {
 pub(crate) fn section(stand: &Stand) -> Result<String> {
     let keys = if stand.effort.repetitions > 1 { KEYS } else { KEYS / 10 };
     let cluster = &mut Cluster::start(stand, 2)?;
-    let bytes = fill(cluster, keys)?;
+    fill(cluster, keys)?;
     let mut found = Vec::new();
     for repetition in 1..=stand.effort.repetitions.max(1) {
         process::wait_for_quiet(stand.effort.patience)?;
@@ -48,31 +50,25 @@ pub(crate) fn section(stand: &Stand) -> Result<String> {
     let mut text = String::from("\n## Recovery\n\n");
     let _ = writeln!(
         text,
-        "large.toml with {:.1} M keys of 100 bytes ({:.0} MiB in its first whole checkpoints) on two workers; one that runs its tasks is killed. Medians of {}.\n",
+        "large.toml with {:.1} M keys of 100 bytes on two workers, with {:.0} MiB resident in both; one that runs its tasks is killed. Medians of {}.\n",
         keys as f64 / 1e6,
-        bytes / f64::from(1 << 20),
+        median(found.iter().map(|one| one.resident_mib)),
         found.len()
     );
     table(&mut text, &found);
     Ok(text)
 }
 
-/// Fills the state, and has the job go on at its own rate from there. Gives bytes written meanwhile.
-fn fill(cluster: &Cluster<'_>, keys: u64) -> Result<f64> {
+/// Fills the state, and has the job go on at its own rate from there.
+fn fill(cluster: &Cluster<'_>, keys: u64) -> Result<()> {
     eprintln!("recovery: filling the state");
     let settings = |rate: &[&str]| -> Vec<String> {
         rate.iter().map(ToString::to_string).chain([format!("source.gen.keys={keys}")]).collect()
     };
     cluster.submit(JOB, &settings(&[NO_RATE]), true)?;
-    let (started, mut bytes, mut last) = (Instant::now(), 0.0, 0);
+    let started = Instant::now();
     loop {
-        let job = cluster.job(NAME)?;
-        let status = &job["status"];
-        let id = status["checkpoint"]["id"].as_u64().unwrap_or_default();
-        if id > last {
-            last = id;
-            bytes += status["checkpoint"]["bytes"].as_f64().unwrap_or_default();
-        }
+        let status = &cluster.job(NAME)?["status"];
         if status["rows_read"].as_u64() >= Some(keys) {
             break;
         }
@@ -82,8 +78,7 @@ fn fill(cluster: &Cluster<'_>, keys: u64) -> Result<f64> {
         std::thread::sleep(Duration::from_millis(100));
     }
     cluster.end(NAME, "stop")?;
-    cluster.submit(JOB, &settings(&[VISIBLE]), false)?;
-    Ok(bytes)
+    cluster.submit(JOB, &settings(&[VISIBLE]), false)
 }
 
 /// Kills a worker that runs the job's tasks, once the job is well under way, and waits for the job's next row.
@@ -95,6 +90,7 @@ fn kill(cluster: &mut Cluster<'_>) -> Result<Recovery> {
     let name = placed.next_back().context("the job runs nowhere")?;
     let name = cluster.workers().map(|(name, _)| name).find(|known| *known == name).context("the job runs on a stranger")?;
     let after = cluster.events(NAME, 0)?.last().and_then(|event| event["number"].as_u64()).unwrap_or_default();
+    let resident_mib = cluster.workers().map(|(_, pid)| process::resident_mib(pid)).sum::<Result<f64>>()?;
     let killed = cluster.kill_worker(name)?;
     let since = |kind: &str| -> Result<f64> {
         let started = Instant::now();
@@ -119,7 +115,7 @@ fn kill(cluster: &mut Cluster<'_>) -> Result<Recovery> {
     let row = cluster.output_since(running as u64)? as f64;
     cluster.start_worker(name)?;
     let ms = |at: f64| at - killed as f64;
-    Ok(Recovery { lost: ms(lost), deploying: ms(deploying), running: ms(running), row: ms(row), told: ms(told) })
+    Ok(Recovery { resident_mib, lost: ms(lost), deploying: ms(deploying), running: ms(running), row: ms(row), told: ms(told) })
 }
 
 fn table(text: &mut String, found: &[Recovery]) {
@@ -144,7 +140,14 @@ mod tests {
 
     #[test]
     fn the_way_to_the_first_row_is_divided_at_its_events() {
-        let one = |running| Recovery { lost: 20.0, deploying: 70.0, running, row: running + 5.0, told: running + 200.0 };
+        let one = |running| Recovery {
+            resident_mib: 2e3,
+            lost: 20.0,
+            deploying: 70.0,
+            running,
+            row: running + 5.0,
+            told: running + 200.0,
+        };
         let mut text = String::new();
         table(&mut text, &[one(570.0), one(470.0), one(900.0)]);
         for line in
