@@ -94,14 +94,36 @@ fn s27_a_subtask_that_is_stuck_is_named_when_its_checkpoint_times_out_and_nothin
     let stuck = cluster.until("a checkpoint times out", |cluster| {
         cluster.events_of("ledger", "checkpoint-failed").into_iter().find(|message| message.contains("sums"))
     });
-    let job = cluster.job("ledger");
-    let workers = vertex(&job, "sums")["workers"].as_array().cloned().unwrap_or_default();
+    let workers = cluster.workers_of("ledger", "sums");
     let subtask = workers.iter().position(|worker| worker == "w1").expect("a subtask at w1");
     let name = |subtask: usize| format!("sums+out+slow[{subtask}]");
     assert!(stuck.contains(&name(subtask)), "subtask {subtask} is stuck: {stuck}");
     assert!(!stuck.contains(&name(1 - subtask)), "and the other is not: {stuck}");
-    assert_eq!(job["status"]["state"], "running", "the job goes on");
+    assert_eq!(cluster.job("ledger")["status"]["state"], "running", "the job goes on");
     cluster.read_slowly("w1", u64::MAX);
+    cluster.until_state("ledger", "finished");
+    cluster.assert_exact(&ledger);
+}
+
+#[test]
+fn s27_a_subtask_that_is_stuck_holds_up_no_recovery_and_does_no_harm_when_it_wakes() {
+    let mut cluster = Cluster::start(3, 1);
+    for worker in ["w1", "w2", "w3"] {
+        cluster.read_slowly(worker, CRAWLING);
+    }
+    let ledger = Ledger::new(&mut Random::new(5), &Amounts { files: 4, rows: 60_000, ..Amounts::default() });
+    let checkpoint = "interval = \"100ms\"\nunaligned_after = \"0s\"".to_owned();
+    cluster.submit_ledger(&LedgerJob { checkpoint, slow: true, ..LedgerJob::default() }, &ledger);
+    cluster.until_checkpoint("ledger", 2);
+    let workers = cluster.workers_of("ledger", "sums");
+    let [stuck, killed] = [&workers[0], &workers[1]];
+    cluster.read_slowly(stuck, 0);
+    cluster.kill_worker(killed);
+    // Its thread does not end, and the next attempt begins without waiting for that for ever.
+    cluster.until_event("ledger", "running", 1);
+    for worker in ["w1", "w2", "w3"] {
+        cluster.read_slowly(worker, u64::MAX);
+    }
     cluster.until_state("ledger", "finished");
     cluster.assert_exact(&ledger);
 }

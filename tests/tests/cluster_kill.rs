@@ -103,18 +103,14 @@ fn a_worker_that_is_lost_leaves_the_job_to_the_others_and_without_slots_it_waits
     let ledger = Ledger::new(&mut Random::new(5), &Amounts { rows: 60_000, ..Amounts::default() });
     cluster.submit_ledger(&slow(2, "interval = \"100ms\""), &ledger);
     cluster.until_checkpoint("ledger", 1);
-    let on = |cluster: &Cluster| {
-        let job = cluster.job("ledger");
-        let workers = job["vertices"][0]["workers"].as_array().cloned().unwrap_or_default();
-        workers.into_iter().filter_map(|worker| worker.as_str().map(str::to_owned)).collect::<Vec<_>>()
-    };
-    let first = on(&cluster);
+    let first = cluster.workers_of("ledger", "log");
     cluster.kill_worker(&first[0]);
     let told = cluster.until_event("ledger", "worker-lost", 0);
     assert!(told.starts_with(&format!("worker {} is lost: ", first[0])), "{told}");
     assert!(cluster.until_event("ledger", "running", 1).starts_with("attempt 2 runs from checkpoint"));
-    let second = cluster.until("it runs on the others", |cluster| Some(on(cluster)).filter(|workers| workers.len() == 2));
-    assert!(!second.contains(&first[0]), "{second:?}");
+    let second = cluster.until("it runs on the others", |cluster| {
+        Some(cluster.workers_of("ledger", "log")).filter(|workers| !workers.contains(&first[0]))
+    });
     cluster.kill_worker(&second[0]);
     let reason = cluster.until_state("ledger", "waiting")["status"]["reason"].to_string();
     assert!(reason.contains("it needs 2 slots"), "{reason}");
@@ -212,7 +208,7 @@ fn a_worker_that_stands_still_is_lost_and_does_no_harm_when_it_wakes() {
     let ledger = Ledger::new(&mut Random::new(10), &Amounts { rows: 80_000, ..Amounts::default() });
     cluster.submit_ledger(&slow(2, "interval = \"50ms\""), &ledger);
     cluster.until_checkpoint("ledger", 2);
-    let stands_still = cluster.job("ledger")["vertices"][0]["workers"][0].as_str().expect("a worker").to_owned();
+    let stands_still = cluster.workers_of("ledger", "log").remove(0);
     cluster.signal(&stands_still, "STOP");
     let told = cluster.until_event("ledger", "worker-lost", 0);
     assert!(told.starts_with(&format!("worker {stands_still} is lost")), "{told}");

@@ -122,6 +122,16 @@ impl Cluster {
         })
     }
 
+    /// The worker of each subtask of a vertex, as soon as it is known.
+    pub fn workers_of(&self, name: &str, vertex: &str) -> Vec<String> {
+        self.until(&format!("it is known where {vertex} of job {name} runs"), |cluster| {
+            let job = cluster.json(&["job", "show", name, "--json"]).ok()?;
+            let vertex = job["vertices"].as_array()?.iter().find(|other| other["uid"] == vertex)?;
+            let workers = vertex["workers"].as_array()?.iter().filter_map(|worker| worker.as_str().map(str::to_owned));
+            Some(workers.collect::<Vec<_>>()).filter(|workers| !workers.is_empty())
+        })
+    }
+
     /// Waits until some checkpoint of at least this number is complete; gives the status of the last.
     pub fn until_checkpoint(&self, name: &str, number: u64) -> Value {
         let job = self.until_job(name, &format!("job {name} has checkpoint {number}"), |job| {
