@@ -148,7 +148,7 @@ fn two_workers_with_one_certificate_do_not_take_turns() {
     cluster.setup("w5").identity = Some(cluster.path("cluster/nodes/w1"));
     cluster.start_worker("w5", 1);
     until_said(&cluster, "w5", &["does not take this worker", "w1"]);
-    assert!(!cluster.log("w1").contains("is lost"), "the first one stays: {}", cluster.log("w1"));
+    assert!(!cluster.log("w1").contains("lost the coordinator"), "the first one stays: {}", cluster.log("w1"));
     // When that has ended, the other takes its place.
     cluster.kill_worker("w1");
     until_said(&cluster, "w5", &["joined the cluster"]);

@@ -241,7 +241,7 @@ fn s21_rescaled_on_hash_and_forward_the_order_of_each_key_is_kept() {
     let ledger = Ledger::new(&mut Random::new(6), &Amounts { files: 8, rows: 80_000, ..Amounts::default() });
     let checkpoint = "interval = \"150ms\"\nunaligned_after = \"0s\"".to_owned();
     cluster.submit_ledger(&LedgerJob { checkpoint, slow: true, ..LedgerJob::default() }, &ledger);
-    for (done, parallelism) in [1, 4, 8, 3].into_iter().enumerate() {
+    for (done, parallelism) in [1, 4, 3].into_iter().enumerate() {
         cluster.until_more_checkpoints("ledger", 2);
         cluster.good(&["job", "rescale", "ledger", "--parallelism", &parallelism.to_string()]);
         cluster.until_event("ledger", "running", done + 1);
