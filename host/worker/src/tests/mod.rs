@@ -6,4 +6,5 @@ mod ends;
 mod failures;
 mod refusals;
 pub(crate) mod store;
+mod unaligned;
 mod world;

@@ -357,6 +357,8 @@ struct Files {
     commit_failures: u32,
     /// Says that what was committed can be taken back.
     retracts: bool,
+    /// How long a write takes.
+    delay: Duration,
 }
 
 impl Output {
@@ -367,6 +369,11 @@ impl Output {
     /// The next commits fail.
     pub(super) fn fail_commits(&self, count: u32) {
         self.files.lock().commit_failures = count;
+    }
+
+    /// Writes take this long, so that rows pile up before the sink.
+    pub(super) fn slow_down(&self, delay: Duration) {
+        self.files.lock().delay = delay;
     }
 
     pub(super) fn allow_retract(&self) {
@@ -390,6 +397,8 @@ impl SinkFactory for Output {
 
 impl Sink for Output {
     fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
+        let delay = self.files.lock().delay;
+        std::thread::sleep(delay);
         self.current.extend(rows.rows().map(|(_, _, value)| String::from_utf8(value.to_vec()).unwrap()));
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Workers without tasks: they answer every command as a worker would, and commit what they are told. And a world of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -62,12 +62,12 @@ impl World {
     }
 
     pub(super) fn open(&self) -> Cluster {
-        self.open_at(self.folder.path().join("data"))
+        self.open_at(&self.folder.path().join("data"))
     }
 
-    pub(super) fn open_at(&self, data_dir: PathBuf) -> Cluster {
+    pub(super) fn open_at(&self, data_dir: &Path) -> Cluster {
         // The coordinator before may take a moment to let go of its folder.
-        until("the folder is free", || match Cluster::open(self.options(&data_dir)) {
+        until("the folder is free", || match Cluster::open(self.options(data_dir)) {
             Ok(cluster) => Some(cluster),
             Err(ServeError::Locked { .. }) => None,
             Err(error) => panic!("{error}"),
@@ -219,6 +219,7 @@ impl FakeWorker {
     }
 
     pub(super) fn join_as(&mut self, cluster: &Cluster, register: Register) -> Command {
+        #[allow(clippy::disallowed_methods, reason = "as a worker's link: what a coordinator says never waits")]
         let (commands, told) = channel();
         let link = Arc::new(FakeLink(Mutex::new(Some(commands))));
         let number = cluster.attach(link.clone());
@@ -259,10 +260,6 @@ impl FakeWorker {
     pub(super) fn heartbeat(&self, cluster: &Cluster) {
         let (number, _) = self.link.as_ref().unwrap();
         cluster.report(*number, Report::Heartbeat { progress: Vec::new() });
-    }
-
-    pub(super) fn report(&self, cluster: &Cluster, report: Report) {
-        cluster.report(self.link.as_ref().unwrap().0, report);
     }
 
     pub(super) fn runs(&self) -> Vec<(u64, usize)> {

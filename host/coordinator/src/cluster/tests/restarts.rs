@@ -10,7 +10,7 @@ use super::super::Cluster;
 use super::fakes::{FakeWorker, World, job, kinds, until, value_of, wait_event, wait_state};
 
 /// The coordinator ends; workers do not notice and go on.
-fn end(cluster: Cluster, workers: &mut [&mut FakeWorker]) {
+fn end(cluster: &Cluster, workers: &mut [&mut FakeWorker]) {
     workers.iter_mut().for_each(|worker| worker.abandon());
     cluster.leave();
 }
@@ -24,7 +24,7 @@ fn a_healthy_job_is_taken_over_without_restarting_a_task() {
     b.join(&cluster);
     cluster.submit(job("j", 2)).unwrap();
     let before = wait_event(&cluster, "j", 0, "checkpoint");
-    end(cluster, &mut [&mut a, &mut b]);
+    end(&cluster, &mut [&mut a, &mut b]);
 
     let cluster = world.open();
     assert!(matches!(a.join(&cluster), Command::Welcome { keep } if keep.len() == 1));
@@ -51,7 +51,7 @@ fn a_job_whose_worker_does_not_come_back_begins_anew_after_the_wait() {
     b.join(&cluster);
     cluster.submit(job("j", 2)).unwrap();
     let before = wait_event(&cluster, "j", 0, "checkpoint");
-    end(cluster, &mut [&mut a, &mut b]);
+    end(&cluster, &mut [&mut a, &mut b]);
 
     let cluster = world.open();
     a.join(&cluster);
@@ -81,7 +81,7 @@ fn a_job_whose_worker_was_started_anew_does_not_wait() {
     b.join(&cluster);
     cluster.submit(job("j", 2)).unwrap();
     let before = wait_event(&cluster, "j", 0, "checkpoint");
-    end(cluster, &mut [&mut a, &mut b]);
+    end(&cluster, &mut [&mut a, &mut b]);
 
     let cluster = world.open();
     a.join(&cluster);
@@ -105,7 +105,7 @@ fn slots_of_an_execution_that_may_go_on_are_not_given_away() {
     let before = wait_event(&cluster, "j", 0, "checkpoint");
     cluster.submit(job("i", 1)).unwrap();
     wait_event(&cluster, "i", 0, "waiting");
-    end(cluster, &mut [&mut a]);
+    end(&cluster, &mut [&mut a]);
 
     let cluster = world.open();
     a.join(&cluster);
@@ -133,7 +133,7 @@ fn what_people_wished_is_done_by_the_next_coordinator() {
     a.leave(&cluster);
     cluster.leave();
 
-    let cluster = world.open_at(copy.clone());
+    let cluster = world.open_at(&copy);
     a.mute.store(false, Ordering::SeqCst);
     assert_eq!(cluster.job("k").unwrap().status.state, JobState::Cancelled);
     let Command::Welcome { keep } = a.join(&cluster) else { panic!("it may join") };
@@ -143,7 +143,7 @@ fn what_people_wished_is_done_by_the_next_coordinator() {
     a.abandon();
     cluster.leave();
     drop(cluster);
-    let cluster = world.open_at(copy);
+    let cluster = world.open_at(&copy);
     assert_eq!(cluster.job("j").unwrap().status.state, JobState::Stopped, "what is over stays over");
     cluster.leave();
 }
@@ -162,7 +162,7 @@ fn s38_a_coordinator_that_ends_between_manifest_and_commit_loses_no_commit_and_m
     let newest = || world.storage("j").checkpoints().unwrap()[0];
     let first = newest();
     until("more checkpoints are complete", || (newest().0 >= first.0 + 3).then_some(()));
-    end(cluster, &mut [&mut a, &mut b]);
+    end(&cluster, &mut [&mut a, &mut b]);
     let last = newest();
     assert!(b.commits().iter().all(|(_, value)| *value < last.0 * 100), "b has not committed checkpoint {last}");
 
@@ -197,7 +197,7 @@ fn s41_of_two_coordinators_on_copies_of_a_folder_the_one_that_began_last_owns_th
     copy_folder(&world.folder.path().join("data"), &copy);
 
     // The copy has workers of its own and does not know of the first one.
-    let other = world.open_at(copy);
+    let other = world.open_at(&copy);
     let mut b = FakeWorker::new("b", 2);
     b.join(&other);
     for _ in 0..8 {
