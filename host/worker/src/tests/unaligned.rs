@@ -1,0 +1,118 @@
+//! Barriers that overtake rows: checkpoints of backpressured jobs, and what becomes of the rows that were in flight.
+
+use std::time::Duration;
+
+use weir_coordinator::{Notice, Outcome};
+
+use super::world::{JOB, World};
+
+/// The job with a sink of its own task, one of which is slow.
+fn job(unaligned_after: &str, parallelism: u32) -> String {
+    JOB.replace("\"5ms\"", &format!("\"5ms\"\nunaligned_after = \"{unaligned_after}\""))
+        .replace("parallelism = 2", &format!("parallelism = {parallelism}"))
+        .replace(
+            "connector = \"blackhole\"\ninput = \"count\"",
+            "connector = \"blackhole\"\ninput = { from = \"count\", exchange = \"rebalance\" }",
+        )
+}
+
+/// Rows that the newest checkpoint holds in flight.
+fn in_flight(world: &World) -> u64 {
+    let storage = world.storage();
+    let newest = storage.manifest(storage.checkpoints().unwrap()[0]).unwrap();
+    let subtasks = newest.operators.values().flat_map(|operator| &operator.subtasks);
+    subtasks.flat_map(|subtask| &subtask.in_flight).map(|state| state.rows).sum()
+}
+
+/// Runs the job until a checkpoint has rows in flight, and lets it fail for good.
+fn fail_with_rows_in_flight(world: &World, job: &str) {
+    world.output.slow_down(Duration::from_millis(10));
+    let mut found = false;
+    let once = job.replace("fixed\"\ndelay = \"1ms\"\nattempts = 200", "none\"");
+    let outcome = world.run(&once, |notice, _| {
+        if std::env::var_os("DBG").is_some() && !matches!(notice, Notice::Progress(_)) {
+            eprintln!("{notice:?}");
+        }
+        if let Notice::Completed { in_flight_bytes, unaligned, .. } = notice
+            && *in_flight_bytes > 0
+        {
+            assert!(unaligned);
+            found = true;
+            world.source.fail_once();
+        }
+    });
+    assert!(outcome.is_err() && found, "{outcome:?}");
+    world.output.slow_down(Duration::ZERO);
+    assert!(in_flight(world) > 0);
+}
+
+#[test]
+fn s26_checkpoints_of_a_backpressured_job_complete_and_a_restart_goes_on_with_the_rows_in_flight() {
+    for unaligned_after in ["0s", "1ms"] {
+        let world = World::new();
+        let job = job(unaligned_after, 2);
+        fail_with_rows_in_flight(&world, &job);
+        let outcome = world.run(&job, |_, _| {});
+        assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+        world.assert_exact();
+    }
+}
+
+#[test]
+fn s21_rows_in_flight_are_divided_anew_at_another_parallelism() {
+    for (before, after) in [(1, 2), (2, 1), (2, 3), (3, 7), (4, 8), (7, 2)] {
+        let world = World::new();
+        fail_with_rows_in_flight(&world, &job("0s", before));
+        let outcome = world.run(&job("0s", after), |_, _| {});
+        assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{before} -> {after}: {outcome:?}");
+        world.assert_exact();
+    }
+}
+
+#[test]
+fn s24_a_checkpoint_taken_while_restored_rows_are_worked_off_holds_the_rest_of_them() {
+    let world = World::new();
+    let job = job("0s", 2);
+    fail_with_rows_in_flight(&world, &job);
+    // Again and again, each time from a checkpoint of an execution that hardly got anywhere.
+    for _ in 0..3 {
+        fail_with_rows_in_flight(&world, &job);
+    }
+    let outcome = world.run(&job, |_, _| {});
+    assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+    world.assert_exact();
+}
+
+#[test]
+fn a_job_that_fails_again_and_again_is_exact_in_every_mode() {
+    for unaligned_after in ["0s", "1ms", "never"] {
+        let world = World::new();
+        world.output.slow_down(Duration::from_millis(2));
+        let mut completed = 0;
+        let mut failures = 0;
+        let outcome = world.run(&job(unaligned_after, 2), |notice, _| {
+            if let Notice::Completed { .. } = notice {
+                completed += 1;
+                if completed % 3 == 0 && failures < 6 {
+                    failures += 1;
+                    world.source.fail_once();
+                }
+            }
+        });
+        assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{unaligned_after}: {outcome:?}");
+        assert!(failures > 0, "{unaligned_after}");
+        world.assert_exact();
+    }
+}
+
+#[test]
+fn a_stopped_job_has_no_rows_in_flight() {
+    let world = World::new();
+    let job = job("0s", 2);
+    world.output.slow_down(Duration::from_millis(5));
+    world.stop_half_way(&job);
+    assert_eq!(in_flight(&world), 0);
+    world.output.slow_down(Duration::ZERO);
+    world.run(&job, |_, _| {}).unwrap();
+    world.assert_exact();
+}
