@@ -258,6 +258,10 @@ mod tests {
         far.send_to(b"still", from).expect("sent");
         let length = near.recv(&mut buffer).expect("a packet");
         assert_eq!(&buffer[..length], b"still");
+        // It does not come, and by then the wire has had it in its hands.
+        far.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+        far.recv_from(&mut buffer).expect_err("it was swallowed");
+        far.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
         wire.set(Weather::default());
         near.send(b"again").expect("sent");
         let (length, _) = far.recv_from(&mut buffer).expect("a packet");
