@@ -26,7 +26,7 @@ fn in_flight(world: &World) -> u64 {
 
 /// Runs the job until a checkpoint has rows in flight, and ends it there and then.
 fn end_with_rows_in_flight(world: &World, job: &str) {
-    world.output.slow_down(Duration::from_millis(5));
+    world.output.slow_down(Duration::from_micros(100));
     let outcome = world.run(job, |notice, control| {
         if let Notice::Completed { in_flight_bytes, unaligned, .. } = notice
             && *in_flight_bytes > 0
@@ -81,7 +81,7 @@ fn s24_a_checkpoint_taken_while_restored_rows_are_worked_off_holds_the_rest_of_t
 fn a_job_that_fails_again_and_again_is_exact_in_every_mode() {
     for unaligned_after in ["0s", "1ms", "never"] {
         let world = World::new();
-        world.output.slow_down(Duration::from_millis(2));
+        world.output.slow_down(Duration::from_micros(100));
         let mut completed = 0;
         let mut failures = 0;
         let outcome = world.run(&job(unaligned_after, 2), |notice, _| {
@@ -103,7 +103,7 @@ fn a_job_that_fails_again_and_again_is_exact_in_every_mode() {
 fn a_stopped_job_has_no_rows_in_flight() {
     let world = World::new();
     let job = job("0s", 2);
-    world.output.slow_down(Duration::from_millis(5));
+    world.output.slow_down(Duration::from_micros(100));
     world.stop_half_way(&job);
     assert_eq!(in_flight(&world), 0);
     world.output.slow_down(Duration::ZERO);

@@ -357,7 +357,7 @@ struct Files {
     commit_failures: u32,
     /// Says that what was committed can be taken back.
     retracts: bool,
-    /// How long a write takes.
+    /// How long a row takes.
     delay: Duration,
 }
 
@@ -371,7 +371,7 @@ impl Output {
         self.files.lock().commit_failures = count;
     }
 
-    /// Writes take this long, so that rows pile up before the sink.
+    /// Each row takes this long, so that rows pile up before the sink.
     pub(super) fn slow_down(&self, delay: Duration) {
         self.files.lock().delay = delay;
     }
@@ -398,7 +398,7 @@ impl SinkFactory for Output {
 impl Sink for Output {
     fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
         let delay = self.files.lock().delay;
-        std::thread::sleep(delay);
+        std::thread::sleep(delay * rows.len() as u32);
         self.current.extend(rows.rows().map(|(_, _, value)| String::from_utf8(value.to_vec()).unwrap()));
         Ok(())
     }
