@@ -11,8 +11,8 @@ use weir_checkpoint::align::Mode as AlignMode;
 use weir_connectors::{Sink, WatermarkGenerator};
 use weir_model::{Attempt, InstanceId, KeyGroupRange, TaskId, WATERMARK_START};
 use weir_plan::{Destination, Exchange, Job, Port, Topology, VertexKind};
-use weir_protocol::Failure;
-use weir_storage::{InFlightState, InstanceState, Manifest, OperatorState, Segment, instance_id};
+use weir_protocol::{Failure, manifest};
+use weir_storage::{InFlightState, InstanceState, Manifest, OperatorState, Segment};
 use weir_task::in_flight::{self, Place, Share};
 use weir_task::{
     Gate, HeadSpec, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, Router, Sender, Signal,
@@ -43,13 +43,6 @@ pub(crate) struct Restored {
 
 type Sinks = BTreeMap<(usize, u32), Box<dyn Sink>>;
 
-fn port_number(port: Port) -> Option<u32> {
-    match port {
-        Port::Output(number) => Some(number),
-        Port::DeadLetter => None,
-    }
-}
-
 fn state<'a>(manifest: Option<&'a Manifest>, uid: &str) -> Option<&'a OperatorState> {
     manifest?.operators.get(uid)
 }
@@ -61,20 +54,8 @@ fn instances_of<'a>(
     vertex: usize,
     subtask: u32,
 ) -> Vec<(InstanceId, &'a InstanceState)> {
-    let described = &job.vertices[vertex];
-    let Some(state) = state(manifest, &described.uid) else { return Vec::new() };
-    let groups = KeyGroupRange::of(subtask, job.key_groups, described.parallelism);
-    let keyed = job.is_keyed(vertex);
-    let copied = job.is_broadcast_only(vertex) && state.parallelism > 0;
-    let from = if copied { subtask % state.parallelism } else { subtask };
-    let owned = |id: InstanceId| match id {
-        InstanceId::KeyGroup(group) => (keyed && groups.contains(group)).then_some(id),
-        InstanceId::Subtask(index) => {
-            let mine = !keyed && index == from && (copied || state.parallelism == described.parallelism);
-            mine.then_some(InstanceId::Subtask(subtask))
-        }
-    };
-    state.instances.iter().filter_map(|(name, instance)| Some((owned(instance_id(name)?)?, instance))).collect()
+    let state = state(manifest, &job.vertices[vertex].uid);
+    state.map_or_else(Vec::new, |state| manifest::instances_of(job, vertex, state, subtask))
 }
 
 /// The tasks of an execution on a worker: number, chain, subtask.
@@ -150,13 +131,7 @@ impl World {
         let mut found = Vec::new();
         for (old, then) in state.subtasks.iter().enumerate() {
             for of in &then.in_flight {
-                let edge = job.edges.iter().find(|edge| {
-                    edge.to == vertex
-                        && edge.input == of.input
-                        && job.vertices[edge.from].uid == of.from
-                        && port_number(edge.port) == of.output
-                });
-                let Some(edge) = edge else {
+                let Some(edge) = manifest::edge_of(job, vertex, of) else {
                     self.outside.complain(format!("rows in flight from {} to {} have no edge", of.from, described.uid));
                     continue;
                 };
@@ -316,7 +291,7 @@ impl World {
                     receiver.inputs.push(edge.input);
                     receiver.origins.push(Origin {
                         from: job.vertices[edge.from].uid.clone(),
-                        output: port_number(edge.port),
+                        output: edge.port.number(),
                         input: edge.input,
                         sender: topology.locate(channel.from).1,
                     });

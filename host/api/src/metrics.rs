@@ -10,18 +10,6 @@ use weir_protocol::api::{ClusterApi, JobDetail, JobState};
 /// Content type of the page.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-const STATES: [JobState; 9] = [
-    JobState::Waiting,
-    JobState::Deploying,
-    JobState::Running,
-    JobState::Restarting,
-    JobState::Stopping,
-    JobState::Stopped,
-    JobState::Finished,
-    JobState::Failed,
-    JobState::Cancelled,
-];
-
 /// What a metric is.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -114,7 +102,7 @@ pub(crate) fn page(cluster: &dyn ClusterApi) -> String {
 fn job_metrics(page: &mut Page, detail: &JobDetail) {
     let status = &detail.status;
     let job = [("job", status.name.as_str())];
-    for state in STATES {
+    for state in JobState::ALL {
         let labels = [job[0], ("state", &state.to_string())];
         page.gauge(
             "weir_job_state",

@@ -239,6 +239,16 @@ pub enum Port {
     DeadLetter,
 }
 
+impl Port {
+    /// The number of a named output; none for dead letters.
+    pub fn number(self) -> Option<u32> {
+        match self {
+            Port::Output(number) => Some(number),
+            Port::DeadLetter => None,
+        }
+    }
+}
+
 /// How the rows of an edge find their subtask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exchange {
@@ -276,6 +286,11 @@ impl Job {
     /// Index of the vertex of that name.
     pub fn vertex(&self, uid: &str) -> Option<usize> {
         self.vertices.iter().position(|vertex| vertex.uid == uid)
+    }
+
+    /// Slots that the job takes: the parallelism of its widest vertex.
+    pub fn slots(&self) -> u32 {
+        self.vertices.iter().map(|vertex| vertex.parallelism).max().unwrap_or(0)
     }
 
     /// Whether the vertex is an operator that runs one instance per key group: it has an input with a hash exchange.

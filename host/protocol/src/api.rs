@@ -48,6 +48,19 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// All of them.
+    pub const ALL: [JobState; 9] = [
+        JobState::Waiting,
+        JobState::Deploying,
+        JobState::Running,
+        JobState::Restarting,
+        JobState::Stopping,
+        JobState::Stopped,
+        JobState::Finished,
+        JobState::Failed,
+        JobState::Cancelled,
+    ];
+
     /// Whether nothing more happens unless a person does something.
     pub fn is_over(self) -> bool {
         matches!(self, JobState::Stopped | JobState::Finished | JobState::Failed | JobState::Cancelled)

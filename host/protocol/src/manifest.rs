@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use weir_model::{Attempt, CheckpointId};
-use weir_plan::{Job, Port, Topology, VertexKind};
-use weir_storage::{ComponentState, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment, SubtaskState};
+use weir_model::{Attempt, CheckpointId, InstanceId, KeyGroupRange};
+use weir_plan::{Edge, Job, Topology, VertexKind};
+use weir_storage::{
+    ComponentState, InFlightState, InstanceState, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment, SubtaskState,
+    instance_id,
+};
 
 use crate::{Acknowledgement, JobSpec};
 
@@ -98,17 +101,44 @@ fn add(operators: &mut BTreeMap<String, OperatorState>, job: &Job, topology: &To
     }
 }
 
+/// The edge that rows in flight to a vertex came over; none where the job no longer has it.
+pub fn edge_of<'a>(job: &'a Job, vertex: usize, in_flight: &InFlightState) -> Option<&'a Edge> {
+    job.edges.iter().find(|edge| edge.to == vertex && came_over(job, edge, in_flight))
+}
+
+fn came_over(job: &Job, edge: &Edge, in_flight: &InFlightState) -> bool {
+    edge.input == in_flight.input && edge.port.number() == in_flight.output && job.vertices[edge.from].uid == in_flight.from
+}
+
 /// Edges on which something was in flight although both ends would now be in one task.
 pub fn edges_apart(job: &Job, manifest: &Manifest) -> Vec<usize> {
-    let in_flight = |edge: &weir_plan::Edge| {
+    let in_flight = |edge: &Edge| {
         let state = manifest.operators.get(&job.vertices[edge.to].uid);
-        let all = state.into_iter().flat_map(|state| &state.subtasks).flat_map(|subtask| &subtask.in_flight);
-        let output = match edge.port {
-            Port::Output(number) => Some(number),
-            Port::DeadLetter => None,
-        };
-        let from = &job.vertices[edge.from].uid;
-        all.into_iter().any(|one| one.from == *from && one.output == output && one.input == edge.input)
+        let mut all = state.into_iter().flat_map(|state| &state.subtasks).flat_map(|subtask| &subtask.in_flight);
+        all.any(|one| came_over(job, edge, one))
     };
     (0..job.edges.len()).filter(|&edge| job.edge_is_chained(edge) && in_flight(&job.edges[edge])).collect()
+}
+
+/// Instances of an operator's stored state that fall to a subtask of a vertex, by the name they have from now on.
+pub fn instances_of<'a>(
+    job: &Job,
+    vertex: usize,
+    state: &'a OperatorState,
+    subtask: u32,
+) -> Vec<(InstanceId, &'a InstanceState)> {
+    let parallelism = job.vertices[vertex].parallelism;
+    let groups = KeyGroupRange::of(subtask, job.key_groups, parallelism);
+    let keyed = job.is_keyed(vertex);
+    // Subtasks that all get every row all have the same state.
+    let copied = job.is_broadcast_only(vertex) && state.parallelism > 0;
+    let from = if copied { subtask % state.parallelism } else { subtask };
+    let owned = |id: InstanceId| match id {
+        InstanceId::KeyGroup(group) => (keyed && groups.contains(group)).then_some(id),
+        InstanceId::Subtask(index) => {
+            let mine = !keyed && index == from && (copied || state.parallelism == parallelism);
+            mine.then_some(InstanceId::Subtask(subtask))
+        }
+    };
+    state.instances.iter().filter_map(|(name, instance)| Some((owned(instance_id(name)?)?, instance))).collect()
 }

@@ -32,6 +32,7 @@
 //! # Ok::<(), StorageError>(())
 //! ```
 
+mod again;
 mod backend;
 mod checkpoints;
 mod components;
@@ -49,6 +50,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use again::again;
 pub use components::{ComponentError, ComponentErrorKind, ComponentStore, Pushed, StoredComponent, digest_of};
 pub use error::{ErrorKind, StorageError};
 pub use job::JobStorage;

@@ -54,7 +54,6 @@ pub(crate) struct SinkNode {
     sink: Box<dyn Sink>,
     clock: Arc<dyn Clock>,
     pace: Pace,
-    scratch: Batch,
 }
 
 /// One operator or sink of a chain.
@@ -79,19 +78,13 @@ pub(crate) struct Chain {
 
 impl SinkNode {
     pub(crate) fn new(sink: Box<dyn Sink>, clock: Arc<dyn Clock>) -> SinkNode {
-        SinkNode { sink, clock, pace: Pace::default(), scratch: Batch::default() }
+        SinkNode { sink, clock, pace: Pace::default() }
     }
 
     /// Writes some of the rows from `first` on. Gives how many.
     fn write(&mut self, rows: BatchRef<'_>, first: usize) -> Result<usize, ConnectorError> {
-        let count = self.pace.rows_per_call().min(rows.len() - first);
-        let part = if count == rows.len() {
-            rows
-        } else {
-            self.scratch.clear();
-            self.scratch.extend_range(rows, first..first + count);
-            self.scratch.view()
-        };
+        let part = self.pace.take(rows, first);
+        let count = part.len();
         let started = self.clock.now();
         self.sink.write(part)?;
         self.pace.learn(count, self.clock.now().saturating_sub(started));

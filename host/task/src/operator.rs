@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{Batch, BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_START};
+use weir_model::{BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_START};
 use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
 
 use crate::TaskError;
@@ -124,7 +124,6 @@ pub(crate) struct Operator {
     captured: Vec<Captured>,
     watermark: Timestamp,
     pace: Pace,
-    scratch: Batch,
     clock: Arc<dyn Clock>,
     stats: Arc<TaskStats>,
 }
@@ -163,7 +162,6 @@ impl Operator {
             captured: Vec::new(),
             watermark: WATERMARK_START,
             pace: Pace::default(),
-            scratch: Batch::default(),
             clock: meters.clock,
             stats: meters.stats,
         }
@@ -230,17 +228,11 @@ impl Operator {
         call: &mut Call<'_>,
     ) -> Result<usize, TaskError> {
         self.before_call(slot, call.emitted)?;
-        let count = self.pace.rows_per_call().min(rows.len() - first);
+        let part = self.pace.take(rows, first);
+        let count = part.len();
         if count == 0 {
             return Ok(0);
         }
-        let part = if count == rows.len() {
-            rows
-        } else {
-            self.scratch.clear();
-            self.scratch.extend_range(rows, first..first + count);
-            self.scratch.view()
-        };
         let instance = self.slots[slot].as_mut().expect("made before the call");
         instance.calls += 1;
         let rejected =

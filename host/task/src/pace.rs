@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use weir_model::limits;
+use weir_model::{Batch, BatchRef, limits};
 
 /// What was learned from the calls so far.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Pace {
     /// Nanoseconds a row takes.
     row_ns: f64,
+    /// The rows of a call that does not get all there are.
+    part: Batch,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { row_ns: 1_000.0 }
+        Pace { row_ns: 1_000.0, part: Batch::default() }
     }
 }
 
@@ -22,6 +24,17 @@ impl Pace {
     pub(crate) fn rows_per_call(&self) -> usize {
         let target_ns = (limits::CALL_TARGET_MS * 1_000_000) as f64;
         (target_ns / self.row_ns).clamp(1.0, limits::FRAME_ROWS_MAX as f64) as usize
+    }
+
+    /// The rows for the next call, from `first` on.
+    pub(crate) fn take<'a>(&'a mut self, rows: BatchRef<'a>, first: usize) -> BatchRef<'a> {
+        let count = self.rows_per_call().min(rows.len() - first);
+        if count == rows.len() {
+            return rows;
+        }
+        self.part.clear();
+        self.part.extend_range(rows, first..first + count);
+        self.part.view()
     }
 
     /// A call with this many rows took so long.

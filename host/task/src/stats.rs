@@ -104,26 +104,6 @@ impl Histogram {
         counts.filter(|(_, count)| *count > 0).map(|(bucket, count)| (Histogram::bound_ns(bucket), count)).collect()
     }
 
-    /// An upper bound of the `q` quantile (0 to 1) over several histograms. Zero where nothing was recorded.
-    pub fn quantile<'a>(histograms: impl Iterator<Item = &'a Histogram>, q: f64) -> Duration {
-        let mut counts = [0u64; BUCKETS];
-        let mut max = Duration::ZERO;
-        for histogram in histograms {
-            max = max.max(histogram.max());
-            counts.iter_mut().zip(&histogram.buckets).for_each(|(count, bucket)| *count += bucket.load(Ordering::Relaxed));
-        }
-        let total: u64 = counts.iter().sum();
-        let rank = (q * total as f64).ceil() as u64;
-        let mut seen = 0;
-        for (bucket, count) in counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank && *count > 0 {
-                return Duration::from_nanos(Histogram::bound_ns(bucket)).min(max);
-            }
-        }
-        max
-    }
-
     fn bound_ns(bucket: usize) -> u64 {
         2f64.powf((bucket + 1) as f64 / f64::from(STEPS)) as u64
     }
@@ -137,14 +117,16 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::quantile;
 
     #[test]
     fn quantiles_bound_what_was_recorded() {
         let histogram = Histogram::default();
-        assert_eq!(Histogram::quantile([&histogram].into_iter(), 0.5), Duration::ZERO);
+        let found_ns = |q| quantile(&histogram.buckets(), histogram.max().as_nanos() as u64, q);
+        assert_eq!(found_ns(0.5), 0);
         (1..=1_000).for_each(|us| histogram.record(Duration::from_micros(us)));
         for (q, exact) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1_000.0)] {
-            let found = Histogram::quantile([&histogram].into_iter(), q).as_micros() as f64;
+            let found = (found_ns(q) / 1_000) as f64;
             assert!(found >= exact * 0.99 && found <= exact * 1.2, "{q}: {found}");
         }
         assert_eq!(histogram.max(), Duration::from_millis(1));

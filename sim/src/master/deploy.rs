@@ -55,8 +55,7 @@ impl World {
         self.plans.insert(attempt, planned.clone());
         let first_checkpoint = storage.next_checkpoint_id()?;
         let topology = &planned.topology;
-        let slots = topology.chains().iter().map(|chain| chain.parallelism).max().unwrap_or(1);
-        let slots: Vec<u32> = (0..slots).map(|_| self.random.below(workers.len() as u64) as u32).collect();
+        let slots: Vec<u32> = (0..planned.job.slots()).map(|_| self.random.below(workers.len() as u64) as u32).collect();
         let tasks = (0..topology.tasks() as u32).map(|task| slots[topology.locate(TaskId(task)).1 as usize]).collect();
         let address = |worker: &usize| WorkerAddress { worker: name_of(*worker), address: String::new() };
         let restore = manifest.as_ref().map(Manifest::id);

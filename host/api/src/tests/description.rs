@@ -143,17 +143,7 @@ fn it_has_the_fields_that_there_are() {
 #[test]
 fn it_has_the_states_that_there_are() {
     let document = document();
-    for state in [
-        JobState::Waiting,
-        JobState::Deploying,
-        JobState::Running,
-        JobState::Restarting,
-        JobState::Stopping,
-        JobState::Stopped,
-        JobState::Finished,
-        JobState::Failed,
-        JobState::Cancelled,
-    ] {
+    for state in JobState::ALL {
         let schema = json!({ "$ref": "#/components/schemas/JobState" });
         assert_eq!(problems(&document, &schema, &json!(state), "state"), Vec::<String>::new());
         assert_eq!(json!(state), json!(state.to_string()), "people and programs see the same word");

@@ -149,7 +149,7 @@ impl Surroundings for Inner {
         let loaded = begun.prepare.spec.load().map_err(|problems| problems.to_string())?;
         let edit = |record: &mut crate::metadata::JobRecord| {
             record.spec = begun.prepare.spec.clone();
-            record.slots = slots_of(&loaded);
+            record.slots = loaded.slots();
             record.fresh = false;
             record.rescale = record.rescale.filter(|wanted| *wanted != loaded.parallelism);
         };
@@ -200,9 +200,4 @@ impl Surroundings for Inner {
             rescale.into_iter().for_each(|parallelism| job.tell(Told::Wish(Wish::Rescale(parallelism))));
         }
     }
-}
-
-/// Slots that a job takes: the parallelism of its widest vertex.
-pub(super) fn slots_of(job: &weir_plan::Job) -> u32 {
-    job.vertices.iter().map(|vertex| vertex.parallelism).max().unwrap_or(0)
 }

@@ -12,7 +12,6 @@ use weir_protocol::api::{
 };
 
 use super::chronicle::{self, Entry};
-use super::masters::slots_of;
 use super::{Cluster, Job, kinds, refusals, views};
 use crate::metadata::{Change, Desired, JobRecord};
 use crate::{Shortage, Told, Wish};
@@ -128,7 +127,7 @@ impl ClusterApi for Cluster {
             _ => {}
         }
         let now_ms = self.inner.now().wall_ms;
-        let slots = slots_of(&loaded);
+        let slots = loaded.slots();
         let mut record = JobRecord {
             spec: submission.spec,
             fresh: submission.fresh,
@@ -235,7 +234,7 @@ impl ClusterApi for Cluster {
             let hint = "take `parallelism` out of those that should follow the job's, and submit it again";
             return Err(refusals::rescale(name, parallelism, reason, hint));
         }
-        let (needed, there) = (slots_of(&wanted), self.inner.state.lock().schedule.within_reach(name));
+        let (needed, there) = (wanted.slots(), self.inner.state.lock().schedule.within_reach(name));
         if needed > there && needed > record.slots {
             // It would be stopped, and then wait.
             let reason = format!("it would need {needed} slots, and there are {there} for it");

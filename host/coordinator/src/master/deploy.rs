@@ -76,7 +76,7 @@ impl Master {
     pub(super) fn execute(&mut self, storage: &JobStorage, history: &mut History) -> Result<Ended, Ended> {
         let spec = self.spec(self.parallelism);
         let job = spec.load().map_err(JobError::JobFile)?;
-        let slots = self.reserve(&job, Topology::new(&job).chains().iter().map(|chain| chain.parallelism).max().unwrap_or(1))?;
+        let slots = self.reserve(&job)?;
         let attempt = storage.new_attempt()?;
         // No task and no persister of an older attempt counts any more.
         storage.sweep(attempt)?;
@@ -180,7 +180,7 @@ impl Master {
     /// Opens the operators of a job, to see whether they can be, and leaves nothing behind.
     pub(super) fn try_open(&mut self, job: &Job) -> Result<(), Ended> {
         let spec = self.spec(self.parallelism);
-        let slots = self.reserve(job, Topology::new(job).chains().iter().map(|chain| chain.parallelism).max().unwrap_or(1))?;
+        let slots = self.reserve(job)?;
         let mut deployed = deployed(spec, job.clone(), Attempt(0), &slots, CheckpointId(0));
         let prepare = Prepare {
             execution: deployed.id.clone(),

@@ -5,12 +5,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_model::CheckpointId;
-use weir_storage::{ErrorKind, JobStorage, Manifest, StorageError};
+use weir_storage::{ErrorKind, JobStorage, Manifest, again};
 
 use crate::surroundings::{Kept, Told};
 
-/// A store that is down is asked again this often, before the checkpoint counts as failed.
-const ATTEMPTS_MAX: u32 = 4;
+/// First wait before a store that is down is asked again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 enum Item {
@@ -97,24 +96,9 @@ pub(crate) enum Written {
 }
 
 fn write(storage: &JobStorage, manifest: Manifest) -> Written {
-    match again(|| storage.put_manifest(&manifest)) {
+    match again(RETRY_DELAY, || storage.put_manifest(&manifest)) {
         Ok(()) => Written::Durable(Box::new(manifest)),
         Err(error) if error.kind() == ErrorKind::Fenced => Written::Fenced { reason: error.to_string() },
         Err(error) => Written::Failed { checkpoint: manifest.id(), reason: error.to_string() },
-    }
-}
-
-/// Tries an operation again as long as the store says that this may help.
-fn again<T>(operation: impl Fn() -> Result<T, StorageError>) -> Result<T, StorageError> {
-    let mut attempt = 1;
-    loop {
-        match operation() {
-            Err(error) if error.kind() == ErrorKind::Retry && attempt < ATTEMPTS_MAX => {
-                tracing::warn!(%error, attempt, "storage: trying again");
-                std::thread::sleep(RETRY_DELAY * attempt);
-                attempt += 1;
-            }
-            result => return result,
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weir_model::{Attempt, TaskId, WATERMARK_START};
+use weir_model::{Attempt, TaskId, WATERMARK_START, quantile};
 use weir_plan::{Job, Topology, VertexKind};
 use weir_protocol::{Placement, TaskProgress, VertexCounts, WorkerProgress};
 
@@ -152,15 +152,7 @@ fn pauses<'a>(tasks: impl Iterator<Item = &'a TaskProgress>) -> Pauses {
         max_ns = max_ns.max(task.pause_max_ns);
         task.pauses.iter().for_each(|(bound, count)| *counts.entry(*bound).or_default() += count);
     }
-    let total: u64 = counts.values().sum();
-    let quantile = |q: f64| {
-        let rank = (q * total as f64).ceil() as u64;
-        let mut seen = 0;
-        let reached = counts.iter().find(|(_, count)| {
-            seen += **count;
-            seen >= rank
-        });
-        Duration::from_nanos(reached.map_or(0, |(bound, _)| *bound).min(max_ns))
-    };
+    let counts: Vec<(u64, u64)> = counts.into_iter().collect();
+    let quantile = |q| Duration::from_nanos(quantile(&counts, max_ns, q));
     Pauses { p50: quantile(0.5), p99: quantile(0.99), max: Duration::from_nanos(max_ns) }
 }

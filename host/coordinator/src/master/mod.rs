@@ -338,10 +338,10 @@ impl Master {
     }
 
     /// Takes slots, and waits for them where there are not enough.
-    fn reserve(&mut self, job: &Job, slots: u32) -> Result<crate::Slots, Ended> {
+    fn reserve(&mut self, job: &Job) -> Result<crate::Slots, Ended> {
         let mut said: Option<Shortage> = None;
         loop {
-            match self.surroundings.reserve(&job.name, slots) {
+            match self.surroundings.reserve(&job.name, job.slots()) {
                 Ok(slots) => return Ok(slots),
                 Err(shortage) => {
                     if said != Some(shortage) {

@@ -1,8 +1,9 @@
 //! Which checkpoint an execution goes on from, and whether the job may have its state.
 
 use weir_model::InstanceId;
-use weir_plan::{Job, Port, VertexKind};
+use weir_plan::{Job, VertexKind};
 use weir_protocol::JobSpec;
+use weir_protocol::manifest::edge_of;
 use weir_storage::{ErrorKind, JobStorage, Manifest, OperatorState, instance_id};
 
 use crate::JobError;
@@ -115,17 +116,7 @@ impl Wanted<'_> {
     fn check_in_flight(self, vertex: usize, state: &OperatorState, at: &str) -> Result<(), JobError> {
         let uid = &self.job.vertices[vertex].uid;
         for one in state.subtasks.iter().flat_map(|subtask| &subtask.in_flight) {
-            let known = self.job.edges.iter().any(|edge| {
-                let output = match edge.port {
-                    Port::Output(number) => Some(number),
-                    Port::DeadLetter => None,
-                };
-                edge.to == vertex
-                    && edge.input == one.input
-                    && output == one.output
-                    && self.job.vertices[edge.from].uid == one.from
-            });
-            if !known && !self.allow_dropped_state {
+            if edge_of(self.job, vertex, one).is_none() && !self.allow_dropped_state {
                 return Err(JobError::Refused(format!(
                     "cannot resume from {at}: {} rows were on their way from `{}` to `{uid}`, and the job file no longer has that edge; \
                      put it back, drop the rows with --allow-dropped-state, or start over with --fresh",

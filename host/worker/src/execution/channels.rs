@@ -15,8 +15,6 @@ use crate::network::{Inbound, Outbound, RoomWake};
 pub(super) struct Ports {
     pub(super) signal: Arc<Signal>,
     pub(super) gate: Gate,
-    /// Number of each channel of the gate.
-    pub(super) channels: Vec<usize>,
     /// Input that each channel of the gate belongs to.
     pub(super) inputs: Vec<u32>,
     pub(super) routers: Vec<Router>,
@@ -36,7 +34,7 @@ impl Channels {
         for task in placement.tasks_of(worker) {
             let signal = Arc::new(Signal::default());
             let gate = Gate::new(signal.clone());
-            let ports = Ports { signal, gate, channels: Vec::new(), inputs: Vec::new(), routers: Vec::new() };
+            let ports = Ports { signal, gate, inputs: Vec::new(), routers: Vec::new() };
             channels.ports.insert(task, ports);
         }
         // Channels are ordered by edge and sending task, so those of one router follow each other.
@@ -62,8 +60,7 @@ impl Channels {
         let channel = topology.channels()[number];
         let from = self.ports.get(&channel.from).map(|ports| ports.signal.clone());
         if let Some(to) = self.ports.get_mut(&channel.to) {
-            let gate_channel = to.channels.len();
-            to.channels.push(number);
+            let gate_channel = to.inputs.len();
             to.inputs.push(input);
             if let Some(signal) = from {
                 return Some(to.gate.connect(signal, Limits::default()));

@@ -1,6 +1,7 @@
 //! Building the tasks of an execution that run here, with the state of a checkpoint in place.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -9,9 +10,10 @@ use weir_checkpoint::align::Mode;
 use weir_connectors::{ConnectorError, Sink, SinkContext, WatermarkGenerator};
 use weir_model::{InstanceId, KeyGroupRange, OperatorUid, TaskId, WATERMARK_START};
 use weir_plan::{CheckpointMode, Exchange, OnError, OperatorSpec, Port, SourceSpec, VertexKind};
+use weir_protocol::manifest::{edge_of, instances_of};
 use weir_protocol::{Failure, FailureKind};
 use weir_sandbox::{InstanceLimits, OperatorContext, SandboxError, Template};
-use weir_storage::{InFlightState, InstanceState, OperatorState, Segment, StorageError, SubtaskState, instance_id};
+use weir_storage::{InFlightState, InstanceState, OperatorState, Segment, StorageError, SubtaskState, again};
 use weir_task::in_flight::{self, Place};
 use weir_task::{
     Clock, HeadSpec, InstanceFactory, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, SystemClock,
@@ -21,7 +23,7 @@ use weir_task::{
 use super::channels::{Channels, Ports, targets};
 use super::host::{Metrics, OperatorHost};
 use super::meters::{Meters, TaskMeter};
-use super::persist::{InstanceKey, OfTask, Origin, Origins, Persister, StoredInstance, again, failure};
+use super::persist::{InstanceKey, OfTask, Origin, Origins, Persister, RETRY_DELAY, StoredInstance, failure};
 use super::prepare::{PreparedJob, unusable};
 use super::runner::{before, damaged};
 use super::tasks::on_lost;
@@ -41,7 +43,7 @@ pub(super) struct Restored {
     templates: BTreeMap<usize, Template>,
     metrics: Arc<Metrics>,
     instances: BTreeMap<(usize, u32), Vec<RestoredInstance>>,
-    in_flight: BTreeMap<TaskId, Vec<RestoredInFlight>>,
+    in_flight: BTreeMap<TaskId, Vec<(Origin, RestoredInFlight)>>,
 }
 
 /// Tasks that are built and not started, with their counts.
@@ -61,13 +63,6 @@ impl Built {
             vertices: vertices.clone(),
         };
         Meters { tasks: self.counts.iter().map(meter).collect(), metrics: self.metrics.clone(), network }
-    }
-}
-
-fn port_number(port: Port) -> Option<u32> {
-    match port {
-        Port::Output(number) => Some(number),
-        Port::DeadLetter => None,
     }
 }
 
@@ -130,7 +125,7 @@ impl Deployer<'_> {
     fn store(&self, template: &Template, number: u32) -> Result<Segment, StorageError> {
         let image = template.encode();
         let at = before(self.job.message.first_checkpoint);
-        again(|| {
+        again(RETRY_DELAY, || {
             let mut writer = self.job.storage.writer(self.voice.execution().attempt, at, TaskId(number));
             let segment = writer.append(&image)?;
             writer.finish()?;
@@ -171,14 +166,13 @@ impl Deployer<'_> {
                     restored.instances.insert((vertex, subtask), instances);
                 }
             }
-            let in_flight = self.in_flight(vertices[0], subtask)?.into_iter().map(|(_, restored)| restored).collect();
-            restored.in_flight.insert(task, in_flight);
+            restored.in_flight.insert(task, self.in_flight(vertices[0], subtask)?);
         }
         Ok(restored)
     }
 
-    fn read(&self, segment: &Segment) -> Result<Vec<u8>, Failure> {
-        self.job.storage.read(segment).map(|bytes| bytes.to_vec()).map_err(|error| unusable(&error))
+    fn read(&self, segment: &Segment) -> Result<impl Deref<Target = [u8]> + use<>, Failure> {
+        self.job.storage.read(segment).map_err(|error| unusable(&error))
     }
 
     /// The tasks that run here, with chain and subtask.
@@ -194,7 +188,7 @@ impl Deployer<'_> {
         let mut restored = Vec::new();
         for (id, state) in self.instances_of(vertex, subtask) {
             let images = state.chain.iter().map(|segment| self.read(segment)).collect::<Result<Vec<_>, Failure>>()?;
-            let images: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
+            let images: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
             // One without images is as its template: it was never called, or keeps no state.
             let instance = if images.is_empty() { template.instantiate() } else { template.restore(&images) };
             let instance = Box::new(instance.map_err(|error| sandbox_failure(uid, &error))?);
@@ -205,24 +199,8 @@ impl Deployer<'_> {
 
     /// Instances of the checkpoint that fall to a subtask, by the name they have from now on.
     fn instances_of(&self, vertex: usize, subtask: u32) -> Vec<(InstanceId, &InstanceState)> {
-        let described = &self.job.job.vertices[vertex];
-        let Some(state) = self.state(&described.uid).filter(|_| self.job.components.contains_key(&vertex)) else {
-            return Vec::new();
-        };
-        let groups = KeyGroupRange::of(subtask, self.job.job.key_groups, described.parallelism);
-        let keyed = self.job.job.is_keyed(vertex);
-        // Subtasks that all get every row all have the same state.
-        let copied = self.job.job.is_broadcast_only(vertex) && state.parallelism > 0;
-        let from = if copied { subtask % state.parallelism } else { subtask };
-        let owned = |id: InstanceId| match id {
-            InstanceId::KeyGroup(group) => (keyed && groups.contains(group)).then_some(id),
-            InstanceId::Subtask(index) => {
-                let mine = !keyed && index == from && (copied || state.parallelism == described.parallelism);
-                mine.then_some(InstanceId::Subtask(subtask))
-            }
-        };
-        let instances = state.instances.iter().filter_map(|(name, instance)| Some((owned(instance_id(name)?)?, instance)));
-        instances.collect()
+        let state = self.state(&self.job.job.vertices[vertex].uid).filter(|_| self.job.components.contains_key(&vertex));
+        state.map_or_else(Vec::new, |state| instances_of(&self.job.job, vertex, state, subtask))
     }
 
     /// What was in flight to the head of a chain and falls to a subtask, with where it came from.
@@ -236,14 +214,8 @@ impl Deployer<'_> {
         for (old, then) in state.subtasks.iter().enumerate() {
             let then_place = place(old as u32, state.parallelism);
             for in_flight in &then.in_flight {
-                let edge = job.edges.iter().find(|edge| {
-                    edge.to == vertex
-                        && edge.input == in_flight.input
-                        && job.vertices[edge.from].uid == in_flight.from
-                        && port_number(edge.port) == in_flight.output
-                });
                 // An edge that the job no longer has: its rows were given up with --allow-dropped-state.
-                let Some(edge) = edge else { continue };
+                let Some(edge) = edge_of(job, vertex, in_flight) else { continue };
                 let groups = in_flight.groups.map(|(start, end)| KeyGroupRange { start, end });
                 let share = in_flight::share(edge.exchange, job.is_keyed(vertex), groups, then_place, now);
                 if share == in_flight::Share::None {
@@ -263,7 +235,7 @@ impl Deployer<'_> {
     }
 
     /// Starts what makes snapshots durable.
-    pub(super) fn persister(&self) -> Result<Persister, Failure> {
+    pub(super) fn persister(&self, restored: &Restored) -> Result<Persister, Failure> {
         let job = &self.job.job;
         let mut tasks: BTreeMap<TaskId, OfTask> = BTreeMap::new();
         for (task, chain, subtask) in self.subtasks() {
@@ -279,7 +251,7 @@ impl Deployer<'_> {
             let channels = self.job.topology.channels().iter().filter(|channel| channel.to == task);
             known.origins = Origins {
                 channels: channels.map(|channel| self.origin(channel)).collect(),
-                restored: self.in_flight(vertices[0], subtask)?.into_iter().map(|(origin, _)| origin).collect(),
+                restored: restored.in_flight[&task].iter().map(|(origin, _)| origin.clone()).collect(),
             };
         }
         Persister::start(self.job.storage.clone(), self.voice.clone(), tasks)
@@ -289,7 +261,7 @@ impl Deployer<'_> {
         let edge = &self.job.job.edges[channel.edge];
         Origin {
             from: self.job.job.vertices[edge.from].uid.clone(),
-            output: port_number(edge.port),
+            output: edge.port.number(),
             input: edge.input,
             sender: self.job.topology.locate(channel.from).1,
         }
@@ -308,15 +280,18 @@ impl Deployer<'_> {
         let mut built = Built { tasks: Vec::new(), outbound: channels.outbound, counts: Vec::new(), metrics };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         for (id, chain, subtask) in self.subtasks() {
-            let Ports { signal, gate, channels: _, inputs, routers } =
-                channels.ports.remove(&id).expect("a task that runs here has ports");
+            let Ports { signal, gate, inputs, routers } = channels.ports.remove(&id).expect("a task that runs here has ports");
             let members = &self.job.topology.chains()[chain].vertices;
             let vertex_stats: Vec<Arc<VertexStats>> = members.iter().map(|_| Arc::default()).collect();
             let (head, first) = match &job.vertices[members[0]].kind {
                 VertexKind::Source(spec) => (self.source(members[0], subtask, spec, &vertex_stats[0])?, 1),
                 // It starts without watermarks: its channels may come from other tasks than at the checkpoint, and sources say
                 // theirs again. Instances know what they were told.
-                _ => (HeadSpec::Gate { gate, inputs, restored: restored.in_flight.remove(&id).unwrap_or_default() }, 0),
+                _ => {
+                    let in_flight = restored.in_flight.remove(&id).unwrap_or_default();
+                    let in_flight = in_flight.into_iter().map(|(_, restored)| restored).collect();
+                    (HeadSpec::Gate { gate, inputs, restored: in_flight }, 0)
+                }
             };
             let nodes = members[first..].iter().zip(&vertex_stats[first..]);
             let nodes = nodes.map(|(&vertex, stats)| self.node(vertex, subtask, &mut restored, &mut sinks, stats)).collect();

@@ -137,7 +137,7 @@ impl Life {
             }
             (State::Restored(job, restored), Command::Build { .. }) => {
                 let deployer = self.deployer(&job);
-                let persister = deployer.persister()?;
+                let persister = deployer.persister(&restored)?;
                 let built = match deployer.build(*restored, &persister) {
                     Ok(built) => built,
                     Err(failure) => {

@@ -181,6 +181,23 @@ impl WorkerLink for FakeLink {
     }
 }
 
+/// A worker that has joined, and a job `j` with one task.
+pub(super) fn one_with_a_job(cluster: &Cluster) -> FakeWorker {
+    let mut a = FakeWorker::new("a", 1);
+    a.join(cluster);
+    cluster.submit(job("j", 1)).unwrap();
+    a
+}
+
+/// Two workers that have joined, and a job `j` with two tasks.
+pub(super) fn two_with_a_job(cluster: &Cluster) -> (FakeWorker, FakeWorker) {
+    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
+    a.join(cluster);
+    b.join(cluster);
+    cluster.submit(job("j", 2)).unwrap();
+    (a, b)
+}
+
 impl FakeWorker {
     pub(super) fn new(name: &'static str, incarnation: u64) -> FakeWorker {
         FakeWorker {

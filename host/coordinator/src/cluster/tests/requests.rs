@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_protocol::ComponentPin;
 use weir_protocol::api::{ClusterApi, JobState, JobSubmission, RefusalKind};
 
-use super::fakes::{FakeWorker, World, job, kinds, until, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, job, kinds, one_with_a_job, until, wait_event, wait_state};
 
 fn with_operator() -> JobSubmission {
     let mut submission = job("j", 1);
@@ -57,9 +57,7 @@ fn a_job_whose_component_is_missing_is_refused_and_taken_once_it_is_there() {
 fn a_name_belongs_to_one_job_until_that_is_over() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = FakeWorker::new("a", 1);
-    a.join(&cluster);
-    cluster.submit(job("j", 1)).unwrap();
+    let _a = one_with_a_job(&cluster);
     wait_event(&cluster, "j", 0, "checkpoint");
     let refusal = cluster.submit(job("j", 2)).unwrap_err();
     assert_eq!((refusal.kind, refusal.code.as_str()), (RefusalKind::Conflict, "E0041"));
@@ -135,9 +133,7 @@ fn a_job_goes_on_with_another_parallelism_from_a_checkpoint() {
 fn a_job_that_starts_over_forgets_its_checkpoints_once() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = FakeWorker::new("a", 1);
-    a.join(&cluster);
-    cluster.submit(job("j", 1)).unwrap();
+    let mut a = one_with_a_job(&cluster);
     wait_event(&cluster, "j", 0, "checkpoint");
     cluster.cancel("j").unwrap();
     wait_state(&cluster, "j", JobState::Cancelled);

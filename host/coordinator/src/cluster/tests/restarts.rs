@@ -7,7 +7,7 @@ use weir_protocol::Command;
 use weir_protocol::api::{ClusterApi, JobState};
 
 use super::super::Cluster;
-use super::fakes::{FakeWorker, World, job, kinds, until, value_of, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, job, kinds, one_with_a_job, two_with_a_job, until, value_of, wait_event, wait_state};
 
 /// The coordinator ends; workers do not notice and go on.
 fn end(cluster: &Cluster, workers: &mut [&mut FakeWorker]) {
@@ -19,10 +19,7 @@ fn end(cluster: &Cluster, workers: &mut [&mut FakeWorker]) {
 fn a_healthy_job_is_taken_over_without_restarting_a_task() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
-    a.join(&cluster);
-    b.join(&cluster);
-    cluster.submit(job("j", 2)).unwrap();
+    let (mut a, mut b) = two_with_a_job(&cluster);
     let before = wait_event(&cluster, "j", 0, "checkpoint");
     end(&cluster, &mut [&mut a, &mut b]);
 
@@ -46,10 +43,7 @@ fn a_healthy_job_is_taken_over_without_restarting_a_task() {
 fn a_job_whose_worker_does_not_come_back_begins_anew_after_the_wait() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
-    a.join(&cluster);
-    b.join(&cluster);
-    cluster.submit(job("j", 2)).unwrap();
+    let (mut a, mut b) = two_with_a_job(&cluster);
     let before = wait_event(&cluster, "j", 0, "checkpoint");
     end(&cluster, &mut [&mut a, &mut b]);
 
@@ -76,10 +70,7 @@ fn a_job_whose_worker_does_not_come_back_begins_anew_after_the_wait() {
 fn a_job_whose_worker_was_started_anew_does_not_wait() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
-    a.join(&cluster);
-    b.join(&cluster);
-    cluster.submit(job("j", 2)).unwrap();
+    let (mut a, mut b) = two_with_a_job(&cluster);
     let before = wait_event(&cluster, "j", 0, "checkpoint");
     end(&cluster, &mut [&mut a, &mut b]);
 
@@ -118,9 +109,7 @@ fn slots_of_an_execution_that_may_go_on_are_not_given_away() {
 fn what_people_wished_is_done_by_the_next_coordinator() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = FakeWorker::new("a", 1);
-    a.join(&cluster);
-    cluster.submit(job("j", 1)).unwrap();
+    let mut a = one_with_a_job(&cluster);
     cluster.submit(job("k", 1)).unwrap();
     wait_event(&cluster, "j", 0, "checkpoint");
     wait_event(&cluster, "k", 0, "checkpoint");
@@ -152,10 +141,7 @@ fn what_people_wished_is_done_by_the_next_coordinator() {
 fn s38_a_coordinator_that_ends_between_manifest_and_commit_loses_no_commit_and_makes_none_twice() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
-    a.join(&cluster);
-    b.join(&cluster);
-    cluster.submit(job("j", 2)).unwrap();
+    let (mut a, mut b) = two_with_a_job(&cluster);
     wait_event(&cluster, "j", 0, "checkpoint");
     // From now on manifests are written, and one of the workers does not hear of them.
     b.deaf_to_completed.store(true, Ordering::SeqCst);
@@ -189,9 +175,7 @@ fn s38_a_coordinator_that_ends_between_manifest_and_commit_loses_no_commit_and_m
 fn s41_of_two_coordinators_on_copies_of_a_folder_the_one_that_began_last_owns_the_job() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = FakeWorker::new("a", 1);
-    a.join(&cluster);
-    cluster.submit(job("j", 1)).unwrap();
+    let a = one_with_a_job(&cluster);
     wait_event(&cluster, "j", 0, "checkpoint");
     let copy = world.folder.path().join("copy");
     copy_folder(&world.folder.path().join("data"), &copy);

@@ -3,7 +3,7 @@
 use weir_protocol::Command;
 use weir_protocol::api::{ClusterApi, JobState};
 
-use super::fakes::{FakeWorker, World, job, kinds, until, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, job, kinds, two_with_a_job, until, wait_event, wait_state};
 
 #[test]
 fn a_job_waits_for_slots_says_so_and_starts_when_there_are_enough() {
@@ -38,10 +38,7 @@ fn a_job_waits_for_slots_says_so_and_starts_when_there_are_enough() {
 fn a_job_whose_worker_is_lost_goes_on_with_the_others() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
-    a.join(&cluster);
-    b.join(&cluster);
-    cluster.submit(job("j", 2)).unwrap();
+    let (a, mut b) = two_with_a_job(&cluster);
     wait_event(&cluster, "j", 0, "checkpoint");
     b.leave(&cluster);
     let lost = wait_event(&cluster, "j", 0, "worker-lost");

@@ -24,7 +24,7 @@ use weir_task::{Outlet, Report, SnapshotPart, TaskError};
 use super::voice::{Voice, permanent, transient};
 pub(super) use chains::StoredInstance;
 pub(super) use snapshot::{InstanceKey, Origin, Origins};
-pub(super) use thread::again;
+pub(super) use thread::RETRY_DELAY;
 
 /// Captured bytes that may wait before captures that can wait are put off.
 const CONGESTED_BYTES: usize = 128 << 20;

@@ -9,16 +9,15 @@ use std::time::Duration;
 use weir_channel::wire;
 use weir_model::{CheckpointId, OperatorUid, TaskId};
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, SinkAcknowledgement, SourceAcknowledgement};
-use weir_storage::{ErrorKind, InFlightState, InstanceState, JobStorage, Segment, StorageError, StoredFile, instance_name};
+use weir_storage::{InFlightState, InstanceState, JobStorage, Segment, StoredFile, again, instance_name};
 use weir_task::{CapturedState, InFlight, InFlightSource, Prepare, SnapshotPart, TaskState};
 
 use super::chains::{Plan, StoredInstance};
 use super::snapshot::{InstanceKey, Open, Origins, Prepared};
 use super::{Item, OfTask, Shared};
 
-/// A store that is down is asked again this often, before the checkpoint counts as failed.
-const ATTEMPTS_MAX: u32 = 4;
-const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 250 });
+/// First wait before a store that is down is asked again.
+pub(in crate::execution) const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 250 });
 
 /// What a checkpoint may always merge.
 const MERGED_BYTES_MIN: u64 = 4 << 20;
@@ -246,24 +245,9 @@ fn store(
 fn merged(storage: &JobStorage, chain: &[Segment], newest: &[u8]) -> Result<Vec<u8>, String> {
     let older = chain
         .iter()
-        .map(|segment| again(|| storage.read(segment)))
+        .map(|segment| again(RETRY_DELAY, || storage.read(segment)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| error.to_string())?;
     let images: Vec<&[u8]> = older.iter().map(|image| &image[..]).chain([newest]).collect();
     weir_sandbox::merge(&images).map_err(|error| error.to_string())
-}
-
-/// Tries an operation again as long as the store says that this may help.
-pub(in crate::execution) fn again<T>(operation: impl Fn() -> Result<T, StorageError>) -> Result<T, StorageError> {
-    let mut attempt = 1;
-    loop {
-        match operation() {
-            Err(error) if error.kind() == ErrorKind::Retry && attempt < ATTEMPTS_MAX => {
-                tracing::warn!(%error, attempt, "storage: trying again");
-                std::thread::sleep(RETRY_DELAY * attempt);
-                attempt += 1;
-            }
-            result => return result,
-        }
-    }
 }
