@@ -22,8 +22,11 @@ impl Default for Limits {
     }
 }
 
-/// Shortest time from which a pace is told.
-const MEASURE_MIN: Duration = Duration::from_millis(10);
+/// Shortest time from which a pace is told. A receiver that is held up itself takes in bursts, of which several should be seen.
+const MEASURE_MIN: Duration = Duration::from_millis(50);
+
+/// The bound follows the pace by a factor of this at most, so that one odd frame does not change everything.
+const CHANGE_MAX: usize = 4;
 
 /// Account of one channel. The frame that crosses a bound is still taken, and what a task still holds when a barrier
 /// comes is pushed beyond it (overdraft, bounded by the output of one call).
@@ -100,16 +103,15 @@ impl Budget {
         let Some((at, size_bytes)) = self.pace.last else { return };
         self.pace.bytes += size_bytes;
         self.pace.time += now.saturating_sub(at);
-        if self.pace.time < MEASURE_MIN && self.pace.bytes < self.bytes_max {
+        if self.pace.time < MEASURE_MIN {
             return;
         }
         let Pace { bytes, time, is_bound, .. } = std::mem::take(&mut self.pace);
         let target_us = u128::from(limits::CHANNEL_TARGET_MS) * 1_000;
         let worth = usize::try_from(bytes as u128 * target_us / time.as_micros().max(1)).unwrap_or(usize::MAX);
-        // By a factor of two at most, so that one odd frame changes little.
         let least = limits::CHANNEL_BYTES_MIN.min(self.limits.bytes_max);
-        let lowest = if is_bound { self.bytes_max } else { self.bytes_max / 2 };
-        self.bytes_max = worth.clamp(lowest, self.bytes_max * 2).clamp(least, self.limits.bytes_max);
+        let lowest = if is_bound { self.bytes_max } else { self.bytes_max / CHANGE_MAX };
+        self.bytes_max = worth.clamp(lowest, self.bytes_max * CHANGE_MAX).clamp(least, self.limits.bytes_max);
     }
 }
 
@@ -169,6 +171,21 @@ mod tests {
                 self.now += Duration::from_micros((taken * 1_000 / bytes_per_ms) as u64);
             }
         }
+
+        /// The receiver takes so many bytes at once, and then nothing for 200 ms: it has to wait for room itself.
+        fn bursts(&mut self, burst: usize, count: usize) {
+            for _ in 0..count {
+                let mut taken = 0;
+                while taken < burst {
+                    while self.budget.has_room() {
+                        self.add(4 << 10);
+                    }
+                    taken += self.remove();
+                    self.now += Duration::from_micros(1);
+                }
+                self.now += Duration::from_millis(200);
+            }
+        }
     }
 
     #[test]
@@ -177,10 +194,16 @@ mod tests {
         assert_eq!(run.budget.bytes_max(), limits::CHANNEL_BYTES_MIN, "it starts small");
         run.go(1 << 20, 400 << 10, 100);
         assert_eq!(run.budget.bytes_max(), 8 << 20, "a fast receiver has all the room there is");
+        run.bursts(256 << 10, 100);
+        let bound = run.budget.bytes_max();
+        assert!(
+            (100 << 10..=300 << 10).contains(&bound),
+            "bursts of 256 KiB every 200 ms are about 128 KiB in 100 ms, not {bound}"
+        );
         run.go(16 << 10, 10 << 10, 10_000);
         let bound = run.budget.bytes_max();
         assert!((900 << 10..=1_100 << 10).contains(&bound), "10 KiB/ms are about 1 MiB in 100 ms, not {bound}");
-        run.go(2 << 10, 200, 10_000);
+        run.go(2 << 10, 100, 10_000);
         assert_eq!(run.budget.bytes_max(), limits::CHANNEL_BYTES_MIN, "a slow one has little, never nothing");
         run.go(1 << 20, 400 << 10, 200);
         assert_eq!(run.budget.bytes_max(), 8 << 20, "also with frames larger than the bound, of which one fits at a time");

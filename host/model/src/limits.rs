@@ -25,7 +25,7 @@ pub const CHANNEL_FRAMES_MAX: usize = 8;
 pub const CHANNEL_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes one channel may always hold, however slowly its receiver takes them.
-pub const CHANNEL_BYTES_MIN: usize = 64 << 10;
+pub const CHANNEL_BYTES_MIN: usize = 16 << 10;
 
 /// How long what a channel may hold should keep its receiver busy; between the two bounds above.
 pub const CHANNEL_TARGET_MS: u64 = 100;

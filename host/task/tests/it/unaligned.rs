@@ -422,7 +422,7 @@ fn a_channel_holds_little_in_front_of_a_slow_receiver_and_more_in_front_of_a_fas
         };
         let (mut task, _handle) = spec.build().unwrap();
         let rows = frame(&[row(0, "", &"x".repeat(8 << 10))]);
-        for _ in 0..2_000 {
+        for _ in 0..10_000 {
             while input.is_flushed() {
                 input.send(rows.clone());
             }
@@ -432,5 +432,5 @@ fn a_channel_holds_little_in_front_of_a_slow_receiver_and_more_in_front_of_a_fas
         announcer.bytes_max(0)
     };
     assert_eq!(bound_at(Duration::from_secs(1)), weir_model::limits::CHANNEL_BYTES_MIN);
-    assert_eq!(bound_at(Duration::from_nanos(100)), weir_model::limits::CHANNEL_BYTES_MAX);
+    assert_eq!(bound_at(Duration::from_micros(5)), weir_model::limits::CHANNEL_BYTES_MAX);
 }
