@@ -1,23 +1,20 @@
 //! Building the tasks of an execution that run here, with the state of a checkpoint in place.
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::Value;
-use weir_channel::{Frame, wire};
 use weir_checkpoint::align::Mode;
 use weir_connectors::{ConnectorError, Sink, SinkContext, WatermarkGenerator};
 use weir_model::{InstanceId, KeyGroupRange, OperatorUid, TaskId, WATERMARK_START};
 use weir_plan::{CheckpointMode, Exchange, OnError, OperatorSpec, Port, SourceSpec, VertexKind};
-use weir_protocol::manifest::{edge_of, instances_of};
+use weir_protocol::manifest::instances_of;
 use weir_protocol::{Failure, FailureKind};
 use weir_sandbox::{InstanceLimits, OperatorContext, SandboxError, Template};
-use weir_storage::{InFlightState, InstanceState, OperatorState, Segment, StorageError, SubtaskState, again};
-use weir_task::in_flight::{self, Place};
+use weir_storage::{InstanceState, OperatorState, Segment, StorageError, SubtaskState, again};
 use weir_task::{
-    Clock, HeadSpec, InstanceFactory, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, SystemClock,
-    Task, TaskHandle, TaskSpec, TaskStats, VertexStats,
+    Clock, HeadSpec, InstanceFactory, Instances, NodeSpec, NodeWork, OnReject, SystemClock, Task, TaskHandle, TaskSpec,
+    TaskStats, VertexStats,
 };
 
 use super::channels::{Channels, Ports, targets};
@@ -25,6 +22,7 @@ use super::host::{Metrics, OperatorHost};
 use super::meters::{Meters, TaskMeter};
 use super::persist::{InstanceKey, OfTask, Origin, Origins, Persister, RETRY_DELAY, StoredInstance, failure};
 use super::prepare::{PreparedJob, unusable};
+use super::restore::Restored;
 use super::runner::{before, damaged};
 use super::tasks::on_lost;
 use super::voice::{Voice, permanent, transient};
@@ -37,14 +35,6 @@ const TEMPLATE_TASK_MAX: u32 = u32::MAX;
 
 /// Sinks by vertex and subtask.
 type Sinks = BTreeMap<(usize, u32), Box<dyn Sink>>;
-
-/// What of a checkpoint is in memory and whole.
-pub(super) struct Restored {
-    templates: BTreeMap<usize, Template>,
-    metrics: Arc<Metrics>,
-    instances: BTreeMap<(usize, u32), Vec<RestoredInstance>>,
-    in_flight: BTreeMap<TaskId, Vec<(Origin, RestoredInFlight)>>,
-}
 
 /// Tasks that are built and not started, with their counts.
 pub(super) struct Built {
@@ -66,7 +56,7 @@ impl Built {
     }
 }
 
-fn sandbox_failure(uid: &str, error: &SandboxError) -> Failure {
+pub(super) fn sandbox_failure(uid: &str, error: &SandboxError) -> Failure {
     match error {
         SandboxError::Open { reason, .. } => {
             Failure { kind: FailureKind::Configuration, uid: Some(uid.to_owned()), reason: reason.clone() }
@@ -89,7 +79,7 @@ pub(super) struct Deployer<'a> {
 }
 
 impl Deployer<'_> {
-    fn state(&self, uid: &str) -> Option<&OperatorState> {
+    pub(super) fn state(&self, uid: &str) -> Option<&OperatorState> {
         self.job.manifest.as_ref().and_then(|manifest| manifest.operators.get(uid))
     }
 
@@ -133,105 +123,23 @@ impl Deployer<'_> {
         })
     }
 
-    fn host(&self, uid: &str, metrics: &Arc<Metrics>) -> Arc<OperatorHost> {
+    pub(super) fn host(&self, uid: &str, metrics: &Arc<Metrics>) -> Arc<OperatorHost> {
         let job = self.job.job.name.as_str().into();
         Arc::new(OperatorHost { job, uid: uid.into(), metrics: metrics.clone() })
     }
 
-    /// Reads templates, images and what was in flight. Whatever of the checkpoint is damaged shows here, before anything is
-    /// committed that an older checkpoint would write again.
-    pub(super) fn restore(&self, stored: Vec<(String, Segment)>) -> Result<Restored, Failure> {
-        let metrics = Arc::default();
-        let stored: BTreeMap<String, Segment> = stored.into_iter().collect();
-        let mut templates = BTreeMap::new();
-        for (&vertex, prepared) in &self.job.components {
-            let uid = &self.job.job.vertices[vertex].uid;
-            let VertexKind::Operator(spec) = &self.job.job.vertices[vertex].kind else {
-                unreachable!("only operators have components")
-            };
-            let Some(segment) = stored.get(uid) else {
-                return Err(transient(format!("operator {uid} is to be restored without a template")));
-            };
-            let image = self.read(segment)?;
-            // A template remembers the host that it was made for, and with it the counts of an execution.
-            let template = prepared.component.restore_template(&image, &limits(spec), self.host(uid, &metrics));
-            templates.insert(vertex, template.map_err(|error| sandbox_failure(uid, &error))?);
-        }
-        let mut restored = Restored { templates, metrics, instances: BTreeMap::new(), in_flight: BTreeMap::new() };
-        for (task, chain, subtask) in self.subtasks() {
-            let vertices = &self.job.topology.chains()[chain].vertices;
-            for &vertex in vertices {
-                if let Some(template) = restored.templates.get(&vertex) {
-                    let instances = self.instances(vertex, subtask, template)?;
-                    restored.instances.insert((vertex, subtask), instances);
-                }
-            }
-            restored.in_flight.insert(task, self.in_flight(vertices[0], subtask)?);
-        }
-        Ok(restored)
-    }
-
-    fn read(&self, segment: &Segment) -> Result<impl Deref<Target = [u8]> + use<>, Failure> {
-        self.job.storage.read(segment).map_err(|error| unusable(&error))
-    }
-
     /// The tasks that run here, with chain and subtask.
-    fn subtasks(&self) -> impl Iterator<Item = (TaskId, usize, u32)> {
+    pub(super) fn subtasks(&self) -> impl Iterator<Item = (TaskId, usize, u32)> {
         self.job.tasks.iter().map(|&task| {
             let (chain, subtask) = self.job.topology.locate(task);
             (task, chain, subtask)
         })
     }
 
-    fn instances(&self, vertex: usize, subtask: u32, template: &Template) -> Result<Vec<RestoredInstance>, Failure> {
-        let uid = &self.job.job.vertices[vertex].uid;
-        let mut restored = Vec::new();
-        for (id, state) in self.instances_of(vertex, subtask) {
-            let images = state.chain.iter().map(|segment| self.read(segment)).collect::<Result<Vec<_>, Failure>>()?;
-            let images: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
-            // One without images is as its template: it was never called, or keeps no state.
-            let instance = if images.is_empty() { template.instantiate() } else { template.restore(&images) };
-            let instance = Box::new(instance.map_err(|error| sandbox_failure(uid, &error))?);
-            restored.push(RestoredInstance { id, instance, watermark: state.watermark, finished: state.finished });
-        }
-        Ok(restored)
-    }
-
     /// Instances of the checkpoint that fall to a subtask, by the name they have from now on.
-    fn instances_of(&self, vertex: usize, subtask: u32) -> Vec<(InstanceId, &InstanceState)> {
+    pub(super) fn instances_of(&self, vertex: usize, subtask: u32) -> Vec<(InstanceId, &InstanceState)> {
         let state = self.state(&self.job.job.vertices[vertex].uid).filter(|_| self.job.components.contains_key(&vertex));
         state.map_or_else(Vec::new, |state| instances_of(&self.job.job, vertex, state, subtask))
-    }
-
-    /// What was in flight to the head of a chain and falls to a subtask, with where it came from.
-    fn in_flight(&self, vertex: usize, subtask: u32) -> Result<Vec<(Origin, RestoredInFlight)>, Failure> {
-        let job = &self.job.job;
-        let described = &job.vertices[vertex];
-        let Some(state) = self.state(&described.uid) else { return Ok(Vec::new()) };
-        let place = |subtask, parallelism| Place { subtask, parallelism, key_groups: job.key_groups };
-        let now = place(subtask, described.parallelism);
-        let mut found = Vec::new();
-        for (old, then) in state.subtasks.iter().enumerate() {
-            let then_place = place(old as u32, state.parallelism);
-            for in_flight in &then.in_flight {
-                // An edge that the job no longer has: its rows were given up with --allow-dropped-state.
-                let Some(edge) = edge_of(job, vertex, in_flight) else { continue };
-                let groups = in_flight.groups.map(|(start, end)| KeyGroupRange { start, end });
-                let share = in_flight::share(edge.exchange, job.is_keyed(vertex), groups, then_place, now);
-                if share == in_flight::Share::None {
-                    continue;
-                }
-                if let Some(restored) = in_flight::take(share, in_flight.input, self.frames(in_flight)?) {
-                    found.push((origin_of(in_flight), restored));
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    fn frames(&self, in_flight: &InFlightState) -> Result<Vec<Frame>, Failure> {
-        let bytes = self.read(&in_flight.frames)?;
-        wire::decode_all(&bytes).map_err(|error| damaged(format!("rows in flight in {}: {error}", in_flight.frames.file)))
     }
 
     /// Starts what makes snapshots durable.
@@ -439,10 +347,6 @@ impl Deployer<'_> {
     }
 }
 
-fn limits(spec: &OperatorSpec) -> InstanceLimits {
+pub(super) fn limits(spec: &OperatorSpec) -> InstanceLimits {
     InstanceLimits { memory_bytes: spec.limits.memory_bytes, call_deadline: spec.limits.call }
-}
-
-fn origin_of(in_flight: &InFlightState) -> Origin {
-    Origin { from: in_flight.from.clone(), output: in_flight.output, input: in_flight.input, sender: in_flight.sender }
 }

@@ -10,10 +10,11 @@ use weir_model::{Barrier, BarrierKind, CheckpointId};
 use weir_protocol::{Command, Failure, FailureKind, Prepare, Report, Running, WorkerProgress};
 use weir_task::Control;
 
-use super::deploy::{Built, Deployer, Restored};
+use super::deploy::{Built, Deployer};
 use super::meters::Meters;
 use super::persist::Persister;
 use super::prepare::{PreparedJob, prepare};
+use super::restore::Restored;
 use super::tasks::Tasks;
 use super::voice::{Voice, transient};
 use crate::worker::Shared;
