@@ -21,6 +21,9 @@ const LAST_WORDS_MS: u64 = 50;
 /// patience.
 const SUSPECTED_MS: u64 = HEARTBEAT_INTERVAL_MS + 2 * LAST_WORDS_MS;
 
+/// Why a worker is lost whose process is gone.
+const ENDED: &str = "its process has ended";
+
 /// This process stood still where time was not told for so long.
 const STOOD_STILL_MS: u64 = HEARTBEAT_TIMEOUT_MS / 2;
 
@@ -193,12 +196,19 @@ impl Registry {
     }
 
     /// A process seems to have ended: the kernel of its machine has closed a connection that watches it. It is lost unless
-    /// it is heard again soon, because other things close connections too.
-    pub(crate) fn suspect(&mut self, now: Now, worker: &str, incarnation: u64) {
+    /// it is heard again soon, because other things close connections too. Gives the address that only it would answer at.
+    pub(crate) fn suspect(&mut self, now: Now, worker: &str, incarnation: u64) -> Option<String> {
         let member = self.members.get_mut(worker).filter(|member| member.candidate.incarnation == incarnation);
-        if let Some(member) = member.filter(|member| member.link.is_some()) {
-            member.suspected_ms = Some(now.steady_ms);
-        }
+        let member = member.filter(|member| member.link.is_some())?;
+        member.suspected_ms = Some(now.steady_ms);
+        Some(member.candidate.address.clone())
+    }
+
+    /// A process that seemed to have ended certainly has.
+    pub(crate) fn ended(&mut self, now: Now, worker: &str, incarnation: u64) -> Vec<Change> {
+        let suspected = self.members.get(worker).filter(|member| member.suspected_ms.is_some());
+        let link = suspected.filter(|member| member.candidate.incarnation == incarnation).and_then(|member| member.link);
+        link.map_or_else(Vec::new, |link| self.drop_link(now, link, ENDED))
     }
 
     /// A connection is closed.
@@ -217,7 +227,7 @@ impl Registry {
         let gone = |member: &Member| {
             let passed = |since: u64, ms: u64| now.steady_ms.saturating_sub(since) >= ms;
             match member.suspected_ms {
-                Some(suspected) if passed(suspected, SUSPECTED_MS) => Some("its process has ended".to_owned()),
+                Some(suspected) if passed(suspected, SUSPECTED_MS) => Some(ENDED.to_owned()),
                 _ if passed(member.heard.steady_ms, HEARTBEAT_TIMEOUT_MS) => {
                     Some(format!("it was not heard for {HEARTBEAT_TIMEOUT_MS} ms"))
                 }

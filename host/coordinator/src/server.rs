@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use weir_protocol::api::ClusterApi;
 use weir_storage::JobStorage;
 use weir_transport::liveness::{self, Sign};
-use weir_transport::{Endpoint, Identity, Incoming, Settings};
+use weir_transport::{Endpoint, Identity, Incarnation, Incoming, NodeId, Settings};
 
 use crate::cluster::{Cluster, ClusterOptions, SystemClock};
 use crate::{ServeError, ServeOptions, Server};
@@ -132,10 +133,19 @@ async fn watch_processes(cluster: Cluster, identity: Arc<Identity>, address: Soc
             _ = stopped.changed() => None,
         };
         match sign {
-            Some(Sign::Gone(node, incarnation)) => cluster.suspect(node.as_str(), incarnation.0),
+            Some(Sign::Gone(node, incarnation)) => drop(tokio::spawn(look_after(cluster.clone(), node, incarnation))),
             Some(Sign::Came(peer)) => tracing::debug!(%peer, "watching a process"),
             None => return,
         }
+    }
+}
+
+/// A connection that watched a process is gone. If the process's port is closed, so is the process; otherwise it is lost
+/// unless it is heard again.
+async fn look_after(cluster: Cluster, node: NodeId, incarnation: Incarnation) {
+    let Some(address) = cluster.suspect(node.as_str(), incarnation.0) else { return };
+    if liveness::is_port_closed(&address).await {
+        let _ = spawn_blocking(move || cluster.ended(node.as_str(), incarnation.0)).await;
     }
 }
 

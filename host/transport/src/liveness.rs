@@ -7,7 +7,7 @@
 //! The same identities and bounds as for [`Endpoint`](crate::Endpoint). The first bytes a node sends prove that it knows the
 //! cluster, else the connection is closed without a word; an open TCP port cannot be hidden.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use aws_lc_rs::hmac;
 use rustls::pki_types::{CertificateDer, ServerName};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -28,6 +28,8 @@ use crate::{ClusterId, Identity, Incarnation, NodeId, Peer, TransportError, pki}
 
 const ALPN: &[u8] = b"weir-liveness/1";
 const NONCE_BYTES: usize = 16;
+/// How long to wait for word that a port is closed.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 const KNOCK_BYTES: usize = NONCE_BYTES + 32;
 
 /// A node's process came or went.
@@ -92,6 +94,24 @@ pub async fn connect(address: &str, identity: &Identity, expected: Option<&NodeI
     match tokio::time::timeout(limit, connect_and_greet(address, identity, expected)).await {
         Ok(connected) => connected,
         Err(_) => Err(TransportError::NoAnswer { address: address.into(), waited: limit, cluster: identity.cluster().clone() }),
+    }
+}
+
+/// Whether nobody has the UDP port at `address` open, so that the process which had it has certainly ended: its machine's
+/// kernel says so, usually within a round trip. Without an answer in half a second, nothing is known.
+pub async fn is_port_closed(address: &str) -> bool {
+    let asked = async {
+        let address = tokio::net::lookup_host(address).await?.next().ok_or(std::io::ErrorKind::NotFound)?;
+        let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0)).await?;
+        socket.connect(address).await?;
+        // No QUIC packet: whoever has the port ignores it.
+        socket.send(&[0]).await?;
+        socket.recv(&mut [0]).await
+    };
+    match tokio::time::timeout(PROBE_TIMEOUT, asked).await {
+        Ok(Err(error)) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+        Ok(Ok(_)) | Err(_) => false,
     }
 }
 

@@ -85,9 +85,19 @@ impl Cluster {
         self.finish(after);
     }
 
-    /// A worker's process seems to have ended.
-    pub(crate) fn suspect(&self, worker: &str, incarnation: u64) {
-        self.inner.state.lock().registry.suspect(self.inner.now(), worker, incarnation);
+    /// A worker's process seems to have ended. Gives the address that only it would answer at.
+    pub(crate) fn suspect(&self, worker: &str, incarnation: u64) -> Option<String> {
+        self.inner.state.lock().registry.suspect(self.inner.now(), worker, incarnation)
+    }
+
+    /// A worker's process, which seemed to have ended, certainly has. May write to the disk.
+    pub(crate) fn ended(&self, worker: &str, incarnation: u64) {
+        let after = {
+            let mut state = self.inner.state.lock();
+            let changes = state.registry.ended(self.inner.now(), worker, incarnation);
+            state.apply("", changes, &[])
+        };
+        self.finish(after);
     }
 
     /// Time has passed. May write to the disk.

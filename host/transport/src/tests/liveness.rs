@@ -63,3 +63,13 @@ async fn strangers_and_wrong_names_are_refused() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn a_port_that_nobody_has_is_closed_and_one_that_does_not_answer_is_not() {
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    assert!(!liveness::is_port_closed(&address).await);
+    drop(socket);
+    assert!(liveness::is_port_closed(&address).await);
+    assert!(!liveness::is_port_closed("nowhere.invalid:1").await);
+}
