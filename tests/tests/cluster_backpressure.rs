@@ -119,7 +119,12 @@ fn s27_a_subtask_that_is_stuck_holds_up_no_recovery_and_does_no_harm_when_it_wak
     let [stuck, killed] = [&workers[0], &workers[1]];
     cluster.read_slowly(stuck, 0);
     cluster.kill_worker(killed);
-    // Its thread does not end, and the next attempt begins without waiting for that for ever.
+    // Its thread does not end, which is seen at once, and the next attempt begins without waiting for that for ever.
+    cluster.until_state("ledger", "restarting");
+    for slow in [0, 1] {
+        let message = cluster.until_event("ledger", "slow-end", slow);
+        assert!(message.contains(&format!("worker {stuck} has not ended")), "{message}");
+    }
     cluster.until_event("ledger", "running", 1);
     for worker in ["w1", "w2", "w3"] {
         cluster.read_slowly(worker, u64::MAX);

@@ -66,6 +66,22 @@ pub enum Notice {
         /// How this is known.
         reason: String,
     },
+    /// An execution is over, and its tasks are told to end.
+    Ending {
+        /// Another is to follow, unless the restart strategy gives up.
+        restarts: bool,
+        /// Why it is over; none where a person wants it.
+        reason: Option<String>,
+    },
+    /// Tasks do not end as fast as they should.
+    SlowEnd {
+        /// Workers that have not ended theirs.
+        workers: Vec<String>,
+        /// How long they have been waited for.
+        waited: Duration,
+        /// How long they are waited for at most. Reached: nobody waits for them any longer.
+        patience: Duration,
+    },
     /// The job failed and starts again.
     Restarting {
         /// Why it failed.

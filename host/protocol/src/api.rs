@@ -35,7 +35,7 @@ pub enum JobState {
     Running,
     /// It failed and will start again.
     Restarting,
-    /// A last checkpoint is being taken.
+    /// It is about to be over: a last checkpoint is being taken, or its tasks are being ended.
     Stopping,
     /// It was stopped with a last checkpoint, from which it can go on.
     Stopped,

@@ -65,6 +65,8 @@ impl Display {
             | Notice::Deploying { .. }
             | Notice::TakenOver { .. }
             | Notice::WorkerLost { .. }
+            | Notice::Ending { .. }
+            | Notice::SlowEnd { .. }
             | Notice::Rescaling { .. }
             | Notice::RescaleRefused { .. } => {}
             Notice::CheckpointFailed { checkpoint, reason } => {

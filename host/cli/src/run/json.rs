@@ -67,6 +67,8 @@ impl Lines {
             | Notice::Deploying { .. }
             | Notice::TakenOver { .. }
             | Notice::WorkerLost { .. }
+            | Notice::Ending { .. }
+            | Notice::SlowEnd { .. }
             | Notice::Rescaling { .. }
             | Notice::RescaleRefused { .. } => {}
         }

@@ -1,5 +1,7 @@
 //! What a job's master says, put into a state and an event for people. Pure.
 
+use std::time::Duration;
+
 use weir_model::Attempt;
 use weir_plan::format_duration;
 use weir_protocol::api::EventLevel::{self, Error, Info, Warning};
@@ -13,19 +15,24 @@ use crate::{JobError, Notice, Outcome, Shortage};
 pub(super) struct Entry {
     /// The new state with its reason; `None` where it stays.
     pub(super) state: Option<(JobState, Option<String>)>,
-    /// Level, kind, message.
-    pub(super) event: (EventLevel, &'static str, String),
+    /// Level, kind, message; `None` where another event says it.
+    pub(super) event: Option<(EventLevel, &'static str, String)>,
 }
 
 fn entry(state: impl Into<Option<JobState>>, level: EventLevel, kind: &'static str, message: String) -> Entry {
-    Entry { state: state.into().map(|state| (state, None)), event: (level, kind, message) }
+    Entry { state: state.into().map(|state| (state, None)), event: Some((level, kind, message)) }
 }
 
 impl Entry {
+    /// An event that changes no state.
+    pub(super) fn event(level: EventLevel, kind: &'static str, message: String) -> Entry {
+        entry(None, level, kind, message)
+    }
+
     /// The event's message is also the reason of the state.
     fn with_reason(mut self) -> Entry {
-        if let Some((_, reason)) = &mut self.state {
-            *reason = Some(self.event.2.clone());
+        if let (Some((_, reason)), Some((_, _, message))) = (&mut self.state, &self.event) {
+            *reason = Some(message.clone());
         }
         self
     }
@@ -80,6 +87,14 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
         Notice::WorkerLost { worker, reason } => {
             entry(None, Warning, kinds::WORKER_LOST, format!("worker {worker} is lost: {reason}"))
         }
+        Notice::Ending { restarts, reason } => {
+            let state = if *restarts { JobState::Restarting } else { JobState::Stopping };
+            let reason = reason.as_ref().map(|reason| format!("{reason}; its tasks are being ended"));
+            Entry { state: Some((state, reason)), event: None }
+        }
+        Notice::SlowEnd { workers, waited, patience } => {
+            entry(None, Warning, kinds::SLOW_END, slow_end(workers, *waited, *patience))
+        }
         Notice::Restarting { reason, delay } => {
             let after = if delay.is_zero() { "at once".to_owned() } else { format!("after {}", format_duration(*delay)) };
             let message = format!("{reason}; it starts again {after}");
@@ -98,6 +113,25 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
             entry(JobState::Stopping, Info, kinds::STOPPING, message)
         }
     })
+}
+
+/// In words.
+fn slow_end(workers: &[String], waited: Duration, patience: Duration) -> String {
+    let who = match workers {
+        [worker] => format!("worker {worker} has"),
+        _ => format!("workers {} have", workers.join(", ")),
+    };
+    let patience = patience.as_secs();
+    if waited.as_secs() < patience {
+        return format!(
+            "{who} not ended the tasks of this job yet: a call of an operator takes long, or a sink stands still in a write; they are \
+             waited for {patience} s in all"
+        );
+    }
+    format!(
+        "{who} not ended the tasks of this job within {patience} s, and nobody waits for them any longer; what they still do does \
+         not count, but they keep their memory until they end, or the worker is started again"
+    )
 }
 
 /// A size for people, to three digits or so.
@@ -173,11 +207,24 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_end_names_who_is_slow_and_what_follows() {
+        let text = |workers: &[&str], waited| {
+            let workers: Vec<String> = workers.iter().map(|worker| (*worker).to_owned()).collect();
+            slow_end(&workers, Duration::from_millis(waited), Duration::from_secs(3))
+        };
+        let first = text(&["a"], 1_001);
+        assert!(first.starts_with("worker a has not ended") && first.ends_with("they are waited for 3 s in all"), "{first}");
+        let last = text(&["a", "b"], 3_000);
+        assert!(last.starts_with("workers a, b have not ended the tasks of this job within 3 s, and nobody waits"), "{last}");
+    }
+
+    #[test]
     fn the_reason_of_a_state_is_what_the_event_says() {
         let reason = "source a failed".to_owned();
         let entry = of_notice(&Notice::Restarting { reason, delay: std::time::Duration::from_millis(200) }).unwrap();
-        assert_eq!(entry.event.2, "source a failed; it starts again after 200ms");
-        assert_eq!(entry.state, Some((JobState::Restarting, Some(entry.event.2.clone()))));
+        let message = entry.event.unwrap().2;
+        assert_eq!(message, "source a failed; it starts again after 200ms");
+        assert_eq!(entry.state, Some((JobState::Restarting, Some(message))));
         assert_eq!(of_end(&Ok(Outcome::Left)), None);
     }
 }

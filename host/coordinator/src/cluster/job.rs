@@ -131,7 +131,7 @@ impl Job {
         let mut book = self.book.lock();
         let mut record = book.record.clone();
         edit(&mut record);
-        let event = entry.map(|entry| happen(&mut record, entry, inner.now().wall_ms));
+        let event = entry.and_then(|entry| happen(&mut record, entry, inner.now().wall_ms));
         inner.metadata.put(&self.name, &record, &Change { begun, forget_begun: false, event: event.as_ref() })?;
         book.record = record;
         self.news.notify_all();
@@ -139,17 +139,17 @@ impl Job {
     }
 }
 
-/// Puts what happened into the record; gives the event.
-pub(super) fn happen(record: &mut JobRecord, entry: Entry, now_ms: u64) -> JobEvent {
+/// Puts what happened into the record; gives the event, if it is one.
+pub(super) fn happen(record: &mut JobRecord, entry: Entry, now_ms: u64) -> Option<JobEvent> {
     if let Some((state, reason)) = entry.state {
         if record.state != state {
             record.since_ms = now_ms;
         }
         (record.state, record.reason) = (state, reason);
     }
+    let (level, kind, message) = entry.event?;
     record.last_event += 1;
-    let (level, kind, message) = entry.event;
-    JobEvent { number: record.last_event, at_ms: now_ms, level, kind: kind.to_owned(), message }
+    Some(JobEvent { number: record.last_event, at_ms: now_ms, level, kind: kind.to_owned(), message })
 }
 
 impl Inner {
@@ -176,6 +176,6 @@ impl Inner {
     pub(super) fn coordinator_restarted(&self, job: &Job, message: &str) {
         let state: JobState = job.book.lock().record.state;
         let event = (weir_protocol::api::EventLevel::Info, kinds::COORDINATOR_RESTARTED, message.to_owned());
-        self.note(job, Entry { state: Some((state, Some(message.to_owned()))), event });
+        self.note(job, Entry { state: Some((state, Some(message.to_owned()))), event: Some(event) });
     }
 }

@@ -20,6 +20,9 @@ pub const CHECKPOINT_FAILED: &str = "checkpoint-failed";
 pub const FELL_BACK: &str = "fell-back";
 /// A worker with tasks of the job is gone.
 pub const WORKER_LOST: &str = "worker-lost";
+/// Tasks of an attempt that is over have not ended on some workers, which are named. Said again when they are waited for no
+/// longer: the job goes on without them, or is over.
+pub const SLOW_END: &str = "slow-end";
 /// The job failed and starts again.
 pub const RESTARTING: &str = "restarting";
 /// The coordinator was started again; it waits for the job's workers.

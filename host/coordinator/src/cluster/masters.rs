@@ -40,7 +40,7 @@ impl Cluster {
         let started = std::thread::Builder::new().name(format!("job-{}", job.name())).spawn(move || {
             if let Some(reason) = anew {
                 let message = format!("the execution cannot go on under the new coordinator, a new attempt begins: {reason}");
-                inner.note(&running, Entry { state: None, event: (EventLevel::Warning, kinds::NOT_TAKEN_OVER, message) });
+                inner.note(&running, Entry::event(EventLevel::Warning, kinds::NOT_TAKEN_OVER, message));
             }
             let end = std::panic::catch_unwind(AssertUnwindSafe(|| master.run()));
             inner.ended(&running, &end.unwrap_or_else(|panic| Err(bug(&*panic))));

@@ -146,7 +146,7 @@ impl ClusterApi for Cluster {
         let entry = submitted(&record, before.is_some());
         let event = super::job::happen(&mut record, entry, now_ms);
         // The job's page is turned: what is known of its last execution does not count for a takeover any more.
-        let change = Change { begun: None, forget_begun: true, event: Some(&event) };
+        let change = Change { begun: None, forget_begun: true, event: event.as_ref() };
         let written = self.inner.metadata.put(&name, &record, &change);
         written.map_err(|error| refusals::disk(&format!("submit job {name}"), &error))?;
         record.reason = self.shortage(slots).map(|missing| format!("waiting for slots: {}", chronicle::shortage(&missing)));
@@ -182,7 +182,7 @@ impl ClusterApi for Cluster {
             Desired::Run => {}
         }
         let message = "it was asked to stop with a last checkpoint".to_owned();
-        let event = (EventLevel::Info, kinds::STOP_REQUESTED, message);
+        let event = Some((EventLevel::Info, kinds::STOP_REQUESTED, message));
         let entry = Entry { state: Some((JobState::Stopping, None)), event };
         let edit = |record: &mut JobRecord| record.desired = Desired::Stop;
         self.ask(&job, &format!("stop job {name}"), edit, entry, Wish::Stop)?;
@@ -199,7 +199,7 @@ impl ClusterApi for Cluster {
             return Ok(self.status_of(&job));
         }
         let message = "it was asked to end without a last checkpoint".to_owned();
-        let entry = Entry { state: None, event: (EventLevel::Info, kinds::CANCEL_REQUESTED, message) };
+        let entry = Entry::event(EventLevel::Info, kinds::CANCEL_REQUESTED, message);
         let edit = |record: &mut JobRecord| record.desired = Desired::Cancel;
         self.ask(&job, &format!("cancel job {name}"), edit, entry, Wish::Cancel)?;
         Ok(self.status_of(&job))
@@ -241,7 +241,7 @@ impl ClusterApi for Cluster {
             return Err(refusals::rescale(name, parallelism, &reason, "start more workers first, or end another job"));
         }
         let message = format!("it was asked to go on with parallelism {parallelism} instead of {}", now.parallelism);
-        let entry = Entry { state: None, event: (EventLevel::Info, kinds::RESCALE_REQUESTED, message) };
+        let entry = Entry::event(EventLevel::Info, kinds::RESCALE_REQUESTED, message);
         let edit = |record: &mut JobRecord| record.rescale = Some(parallelism);
         self.ask(&job, &format!("change the parallelism of job {name}"), edit, entry, Wish::Rescale(parallelism))?;
         Ok(self.status_of(&job))
@@ -298,5 +298,5 @@ fn submitted(record: &JobRecord, again: bool) -> Entry {
     };
     let message = format!("{} was submitted, takes {slots}{from}", record.spec.file);
     let kind = if again { kinds::RESUBMITTED } else { kinds::SUBMITTED };
-    Entry { state: None, event: (EventLevel::Info, kind, message) }
+    Entry::event(EventLevel::Info, kind, message)
 }

@@ -157,8 +157,7 @@ impl Cluster {
 impl Inner {
     fn tell_refused(&self, jobs: &[Arc<Job>], message: &str) {
         for job in jobs {
-            let event = (EventLevel::Warning, kinds::WORKER_REFUSED, message.to_owned());
-            self.note(job, Entry { state: None, event });
+            self.note(job, Entry::event(EventLevel::Warning, kinds::WORKER_REFUSED, message.to_owned()));
         }
     }
 }

@@ -18,8 +18,25 @@ use super::restore::{Wanted, choose};
 use super::{Ended, History, Master};
 use crate::{Adopted, Begun, JobError, Notice, Slots, Told, Wish};
 
-/// Longest wait for the threads of an execution to end: a guest call may run until its deadline.
-const END_PATIENCE: Duration = Duration::from_secs(15);
+/// Longest wait for the threads of an execution to end. It is a courtesy: threads that end by themselves give their memory back
+/// before the next execution needs it, and their last counts are shown.
+///
+/// Nothing depends on it, so it may be shorter than a guest call or a write takes. A worker that is lost and runs on is not waited
+/// for at all, and a task that stands still here can do no more than one there:
+/// - its attempt is over: what it reports is dropped by its number, and its channels are closed to the new one;
+/// - files of its checkpoints have its attempt in their names, and only this master writes manifests, which it does not for it;
+/// - its sinks' pending files do too. Those that the next execution does not commit are removed when it begins, later ones by
+///   the one after it; without a manifest nobody commits them;
+/// - a commit that it still carries out is of a checkpoint that is complete: the next execution makes the same one, or goes back
+///   further and removes the pending file, which leaves nothing to commit.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The same for attempt 0, which only opens operators: its number is used again, so nothing of it may be there by then. A guest
+/// call may run until its deadline.
+const TRIAL_END_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Threads that take longer than this to end are told of.
+const SLOW_END: Duration = Duration::from_secs(1);
 
 /// An execution that is being built, or runs.
 pub(super) struct Deployed {
@@ -118,8 +135,9 @@ impl Master {
         let built = self.build(&mut deployed, prepare, manifest.as_ref());
         let final_manifest = manifest.as_ref().filter(|manifest| manifest.kind == ManifestKind::Final);
         if let (Ok(()), Some(manifest)) = (&built, final_manifest) {
-            self.end(&mut deployed, true);
-            return Ok(Ended::AlreadyFinished { checkpoint: manifest.id(), at_ms: manifest.completed_at_ms });
+            let ended = Ended::AlreadyFinished { checkpoint: manifest.id(), at_ms: manifest.completed_at_ms };
+            self.end(&mut deployed, Some(&ended));
+            return Ok(ended);
         }
         let started = built.and_then(|()| {
             if started_over {
@@ -137,7 +155,7 @@ impl Master {
         let keeper = match started {
             Ok(keeper) => keeper,
             Err(ended) => {
-                self.end(&mut deployed, false);
+                self.end(&mut deployed, Some(&ended));
                 return Ok(damaged_checkpoint(ended, manifest.as_ref()));
             }
         };
@@ -197,7 +215,7 @@ impl Master {
         let tried = self
             .step(&mut deployed, Answer::Prepared, |_| Command::Prepare(Box::new(prepare.clone())))
             .and_then(|()| if uids.is_empty() { Ok(()) } else { self.open(&mut deployed, uids, false) });
-        self.end(&mut deployed, false);
+        self.end(&mut deployed, tried.as_ref().err());
         tried
     }
 
@@ -272,10 +290,18 @@ impl Master {
         Ok(())
     }
 
-    /// Ends an execution on all its workers, and waits until its threads are gone there. Gives their last counts.
-    pub(super) fn end(&mut self, deployed: &mut Deployed, finish: bool) -> Vec<(String, WorkerProgress)> {
+    /// Ends an execution on all its workers, and waits until its threads are gone there, if not for ever. `why` it ends is none for
+    /// a trial that went well. Gives their last counts.
+    pub(super) fn end(&mut self, deployed: &mut Deployed, why: Option<&Ended>) -> Vec<(String, WorkerProgress)> {
+        // What was handed over is still written where the job ends well.
+        let finish = why.is_some_and(Ended::is_well);
         self.tell_all(deployed, |execution| Command::Cancel { execution, finish });
-        let until = Instant::now() + END_PATIENCE;
+        if let Some(notice) = why.and_then(Ended::notice) {
+            self.notice(&deployed.job, &notice);
+        }
+        let patience = if deployed.id.attempt == Attempt(0) { TRIAL_END_PATIENCE } else { END_PATIENCE };
+        let began = Instant::now();
+        let mut until = began + SLOW_END;
         let mut last = Vec::new();
         let mut missing = deployed.alive.clone();
         let mut put_back = Vec::new();
@@ -300,8 +326,13 @@ impl Master {
                 }
                 Ok(_) => {}
                 Err(_) => {
-                    tracing::warn!(execution = %deployed.id, ?missing, "threads of an execution have not ended in time; going on without");
-                    break;
+                    let waited = began.elapsed();
+                    let workers = missing.iter().cloned().collect();
+                    self.notice(&deployed.job, &Notice::SlowEnd { workers, waited, patience });
+                    if waited >= patience {
+                        break;
+                    }
+                    until = began + patience;
                 }
             }
         }

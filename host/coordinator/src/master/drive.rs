@@ -186,7 +186,7 @@ impl Driver {
 }
 
 impl Master {
-    /// Runs an execution until the job has finished, stopped or failed. Its threads are gone everywhere when this returns.
+    /// Runs an execution until the job has finished, stopped or failed. Its threads have been told to end when this returns.
     pub(super) fn drive(&mut self, mut driver: Driver, history: &mut History) -> Ended {
         let mut progress_at = Instant::now() + PROGRESS_INTERVAL;
         let first = std::mem::take(&mut driver.first);
@@ -218,8 +218,7 @@ impl Master {
             driver.keeper.join();
             return ended;
         }
-        let finish = matches!(ended, Ended::Finished | Ended::Stopped | Ended::Rescaled(_));
-        for (worker, progress) in self.end(&mut driver.deployed, finish) {
+        for (worker, progress) in self.end(&mut driver.deployed, Some(&ended)) {
             driver.meters.hear(&worker, progress);
         }
         history.last = Some(driver.progress());

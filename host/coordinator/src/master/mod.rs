@@ -83,6 +83,25 @@ enum Ended {
     Refused(JobError),
 }
 
+impl Ended {
+    /// It has done what it was to do.
+    fn is_well(&self) -> bool {
+        matches!(self, Ended::Finished | Ended::Stopped | Ended::Rescaled(_) | Ended::AlreadyFinished { .. })
+    }
+
+    /// What people see while its tasks end; nothing where that is not to be told from what was before or comes next.
+    fn notice(&self) -> Option<Notice> {
+        let (restarts, reason) = match self {
+            Ended::Failed(reason) | Ended::Damaged { reason, .. } => (true, Some(reason.clone())),
+            Ended::FailedForGood(reason) => (false, Some(reason.clone())),
+            Ended::Refused(error) => (false, Some(error.to_string())),
+            Ended::Cancelled => (false, None),
+            Ended::Finished | Ended::Stopped | Ended::Left | Ended::Rescaled(_) | Ended::AlreadyFinished { .. } => return None,
+        };
+        Some(Notice::Ending { restarts, reason })
+    }
+}
+
 impl From<JobError> for Ended {
     fn from(error: JobError) -> Ended {
         match error {

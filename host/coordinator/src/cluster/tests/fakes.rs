@@ -163,6 +163,8 @@ pub(super) struct FakeWorker {
     pub(super) deaf_to_completed: Arc<AtomicBool>,
     /// Nothing is answered.
     pub(super) mute: Arc<AtomicBool>,
+    /// Its tasks do not end.
+    pub(super) stuck: Arc<AtomicBool>,
     link: Option<(LinkId, Arc<FakeLink>)>,
 }
 
@@ -206,6 +208,7 @@ impl FakeWorker {
             process: Arc::default(),
             deaf_to_completed: Arc::default(),
             mute: Arc::default(),
+            stuck: Arc::default(),
             link: None,
         }
     }
@@ -253,6 +256,7 @@ impl FakeWorker {
                 process: self.process.clone(),
                 deaf_to_completed: self.deaf_to_completed.clone(),
                 mute: self.mute.clone(),
+                stuck: self.stuck.clone(),
             };
             std::thread::spawn(move || hand.work(&told, &link));
         }
@@ -307,6 +311,7 @@ struct Hand {
     process: Arc<Mutex<Process>>,
     deaf_to_completed: Arc<AtomicBool>,
     mute: Arc<AtomicBool>,
+    stuck: Arc<AtomicBool>,
 }
 
 impl Hand {
@@ -336,6 +341,9 @@ impl Hand {
             return vec![Report::Prepared { execution }];
         }
         if let Command::Cancel { .. } = command {
+            if self.stuck.load(Ordering::SeqCst) {
+                return Vec::new();
+            }
             process.parts.remove(&execution);
             return vec![Report::Ended { execution, progress: Box::default() }];
         }

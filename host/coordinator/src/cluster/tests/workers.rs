@@ -1,5 +1,7 @@
 //! Workers come and go under running jobs.
 
+use std::sync::atomic::Ordering;
+
 use weir_protocol::Command;
 use weir_protocol::api::{ClusterApi, JobState};
 
@@ -50,6 +52,33 @@ fn a_job_whose_worker_is_lost_goes_on_with_the_others() {
     assert_eq!(cluster.job("j").unwrap().status.restarts, 1);
     let b = &cluster.workers()[1];
     assert_eq!((b.alive, b.slots_used), (false, 0));
+    cluster.leave();
+}
+
+#[test]
+fn a_subtask_that_is_stuck_is_told_of_and_does_not_hold_up_the_others_for_long() {
+    let world = World::new();
+    let cluster = world.open();
+    let (a, mut b) = two_with_a_job(&cluster);
+    wait_event(&cluster, "j", 0, "checkpoint");
+    a.stuck.store(true, Ordering::SeqCst);
+    b.leave(&cluster);
+    let lost = wait_event(&cluster, "j", 0, "worker-lost");
+    let status = wait_state(&cluster, "j", JobState::Restarting);
+    assert_eq!(status.reason.unwrap(), "worker b is lost: its connection broke; its tasks are being ended");
+    let slow = wait_event(&cluster, "j", lost.number, "slow-end");
+    assert_eq!(slow.number, lost.number + 1, "it is restarting before that, which is no event");
+    assert!(slow.message.starts_with("worker a has not ended the tasks of this job yet"), "{}", slow.message);
+    let given_up = wait_event(&cluster, "j", slow.number, "slow-end");
+    assert!(given_up.message.starts_with("worker a has not ended the tasks of this job within 3 s"), "{}", given_up.message);
+    let running = wait_event(&cluster, "j", wait_event(&cluster, "j", given_up.number, "restarting").number, "running");
+    assert!(running.message.contains("attempt 2 runs from checkpoint"), "{}", running.message);
+    until("a runs the old one and the new one", || (a.runs() == [(1, 1), (2, 2)]).then_some(()));
+
+    cluster.cancel("j").unwrap();
+    assert_eq!(wait_state(&cluster, "j", JobState::Stopping).reason, None);
+    wait_event(&cluster, "j", running.number, "slow-end");
+    wait_state(&cluster, "j", JobState::Cancelled);
     cluster.leave();
 }
 
