@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use weir_protocol::api::JobEvent;
 
 pub(crate) use self::lock::DataLock;
-pub(crate) use self::record::{Desired, JobRecord};
+pub(crate) use self::record::{Counts, Desired, JobRecord};
 use crate::Begun;
 
 /// Version of the layout.

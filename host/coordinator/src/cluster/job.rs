@@ -8,8 +8,8 @@ use weir_protocol::api::{CheckpointStatus, JobEvent, JobState};
 
 use super::Inner;
 use super::chronicle::Entry;
-use super::kinds;
-use crate::metadata::{Change, JobRecord, MetadataError, StoredJob};
+use super::{kinds, views};
+use crate::metadata::{Change, Counts, JobRecord, MetadataError, StoredJob};
 use crate::{Progress, Shortage, Told};
 
 /// Heartbeats that a master is told between two signs of life of its own. It drains its inbox all the time but while it
@@ -38,8 +38,10 @@ enum Way {
 pub(super) struct Book {
     /// As it is on disk.
     pub(super) record: JobRecord,
-    /// The last that its master said.
-    pub(super) progress: Option<Box<Progress>>,
+    /// How far it is, as its master said last; where it is over, how far it was.
+    pub(super) counts: Option<Counts>,
+    /// Rows read per second, as its master said last.
+    pub(super) rows_per_second: f64,
     /// The checkpoint completed last.
     pub(super) checkpoint: Option<CheckpointStatus>,
     /// Set until the first checkpoint of an attempt was told.
@@ -65,7 +67,15 @@ impl StoredJob {
 
 impl Job {
     pub(super) fn new(name: &str, record: JobRecord) -> Job {
-        let book = Book { record, progress: None, checkpoint: None, checkpoint_is_news: true, shortage: None, gone: false };
+        let book = Book {
+            counts: record.counts.clone(),
+            rows_per_second: 0.0,
+            checkpoint: record.checkpoint.clone(),
+            record,
+            checkpoint_is_news: true,
+            shortage: None,
+            gone: false,
+        };
         Job {
             name: name.to_owned(),
             way: Mutex::new(Way::Later(Vec::new())),
@@ -136,6 +146,13 @@ impl Job {
         book.record = record;
         self.news.notify_all();
         Ok(())
+    }
+}
+
+impl Book {
+    /// Its master says how far it is.
+    pub(super) fn hear(&mut self, progress: &Progress) {
+        (self.counts, self.rows_per_second) = (Some(views::counts(progress)), progress.rows_per_second);
     }
 }
 

@@ -75,7 +75,7 @@ impl Inner {
     fn ended(&self, job: &Job, end: &Result<Outcome, JobError>) {
         match end {
             Ok(Outcome::Finished(progress) | Outcome::Stopped(Some(progress))) => {
-                job.book.lock().progress = Some(progress.clone());
+                job.book.lock().hear(progress);
             }
             Ok(Outcome::Left) => return,
             Err(error) => tracing::error!(job = job.name(), %error, "a job failed"),
@@ -89,7 +89,14 @@ impl Inner {
         }
         // Last: once it is over, a job of the same name may be submitted, whose slots these would be.
         if let Some(entry) = chronicle::of_end(end) {
-            self.note_and(job, entry, |record| record.rescale = None);
+            let (counts, checkpoint) = {
+                let book = job.book.lock();
+                (book.counts.clone(), book.checkpoint.clone())
+            };
+            self.note_and(job, entry, |record| {
+                record.rescale = None;
+                (record.counts, record.checkpoint) = (counts.clone(), checkpoint.clone());
+            });
         }
     }
 
@@ -155,7 +162,7 @@ impl Surroundings for Inner {
         };
         job.write(self, edit, None, Some(begun)).map_err(|error| error.to_string())?;
         let mut book = job.book.lock();
-        (book.checkpoint_is_news, book.shortage, book.progress) = (true, None, None);
+        (book.checkpoint_is_news, book.shortage, book.counts) = (true, None, None);
         Ok(())
     }
 
@@ -166,7 +173,7 @@ impl Surroundings for Inner {
         {
             let mut book = job.book.lock();
             match notice {
-                Notice::Progress(progress) => book.progress = Some(progress.clone()),
+                Notice::Progress(progress) => book.hear(progress),
                 Notice::Completed { checkpoint, duration, bytes, in_flight_bytes, unaligned } => {
                     book.checkpoint = Some(CheckpointStatus {
                         id: *checkpoint,

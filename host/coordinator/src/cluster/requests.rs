@@ -142,6 +142,8 @@ impl ClusterApi for Cluster {
             submitted_at_ms: now_ms,
             since_ms: now_ms,
             last_event: before_record.as_ref().map_or(0, |record| record.last_event),
+            counts: None,
+            checkpoint: None,
         };
         let entry = submitted(&record, before.is_some());
         let event = super::job::happen(&mut record, entry, now_ms);

@@ -7,6 +7,7 @@ use weir_storage::StoredComponent;
 use super::ClusterOptions;
 use super::job::Book;
 use crate::Progress;
+use crate::metadata::Counts;
 use crate::registry::Member;
 use crate::schedule::Schedule;
 
@@ -44,7 +45,7 @@ pub(super) fn component(stored: StoredComponent) -> ComponentStatus {
 
 pub(super) fn status(name: &str, book: &Book) -> JobStatus {
     let record = &book.record;
-    let progress = book.progress.as_deref();
+    let counts = book.counts.as_ref();
     JobStatus {
         name: name.to_owned(),
         state: record.state,
@@ -54,30 +55,44 @@ pub(super) fn status(name: &str, book: &Book) -> JobStatus {
         slots: record.slots,
         submitted_at_ms: record.submitted_at_ms,
         since_ms: record.since_ms,
-        rows_read: progress.map_or(0, |progress| progress.rows_read),
-        rows_written: progress.map_or(0, |progress| progress.rows_written),
-        rows_per_second: progress.filter(|_| !record.state.is_over()).map_or(0.0, |progress| progress.rows_per_second),
+        rows_read: counts.map_or(0, |counts| counts.rows_read),
+        rows_written: counts.map_or(0, |counts| counts.rows_written),
+        rows_per_second: counts.filter(|_| !record.state.is_over()).map_or(0.0, |_| book.rows_per_second),
         checkpoint: book.checkpoint.clone(),
     }
 }
 
 pub(super) fn detail(name: &str, book: &Book, default_storage: &str) -> JobDetail {
-    let progress = book.progress.as_deref();
+    let counts = book.counts.as_ref();
     let job = book.record.spec.load().ok();
     let storage = job.as_ref().and_then(|job| job.checkpoint.storage.clone());
     JobDetail {
         status: status(name, book),
         file: book.record.spec.file.clone(),
         storage: storage.unwrap_or_else(|| default_storage.to_owned()),
-        vertices: match (progress, job) {
-            (Some(progress), _) => vertices(progress),
+        vertices: match (counts, job) {
+            (Some(counts), _) => counts.vertices.clone(),
             (None, Some(job)) => job.vertices.iter().map(idle_vertex).collect(),
             (None, None) => Vec::new(),
         },
-        watermark: progress.map(|progress| progress.watermark),
-        checkpoints_completed: progress.map_or(0, |progress| progress.checkpoints_completed),
-        checkpoints_failed: progress.map_or(0, |progress| progress.checkpoints_failed),
-        metrics: progress.map(|progress| progress.metrics.clone()).unwrap_or_default(),
+        watermark: counts.map(|counts| counts.watermark),
+        checkpoints_completed: counts.map_or(0, |counts| counts.checkpoints_completed),
+        checkpoints_failed: counts.map_or(0, |counts| counts.checkpoints_failed),
+        metrics: counts.map(|counts| counts.metrics.clone()).unwrap_or_default(),
+    }
+}
+
+/// What a master says, as it is shown and kept.
+pub(super) fn counts(progress: &Progress) -> Counts {
+    let finite = progress.metrics.iter().filter(|(_, value)| value.is_finite());
+    Counts {
+        rows_read: progress.rows_read,
+        rows_written: progress.rows_written,
+        watermark: progress.watermark,
+        checkpoints_completed: progress.checkpoints_completed,
+        checkpoints_failed: progress.checkpoints_failed,
+        vertices: vertices(progress),
+        metrics: finite.map(|(name, value)| (name.clone(), *value)).collect(),
     }
 }
 

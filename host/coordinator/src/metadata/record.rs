@@ -1,8 +1,11 @@
 //! What is kept of a job.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use weir_model::Timestamp;
 use weir_protocol::JobSpec;
-use weir_protocol::api::JobState;
+use weir_protocol::api::{CheckpointStatus, JobState, VertexStatus};
 
 /// What people want of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,4 +48,29 @@ pub(crate) struct JobRecord {
     pub(crate) since_ms: u64,
     /// Number of its last event; 0 before the first.
     pub(crate) last_event: u64,
+    /// How far it was when it ended; none before, and of jobs that ended under a coordinator which did not keep it.
+    #[serde(default)]
+    pub(crate) counts: Option<Counts>,
+    /// The last checkpoint it had completed when it ended, likewise.
+    #[serde(default)]
+    pub(crate) checkpoint: Option<CheckpointStatus>,
+}
+
+/// How far an execution is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    /// Rows read by all sources.
+    pub(crate) rows_read: u64,
+    /// Rows written by all sinks.
+    pub(crate) rows_written: u64,
+    /// The least watermark of all tasks.
+    pub(crate) watermark: Timestamp,
+    /// Checkpoints completed in this execution.
+    pub(crate) checkpoints_completed: u64,
+    /// Checkpoints failed in this execution.
+    pub(crate) checkpoints_failed: u64,
+    /// By vertex, in the order of the job file.
+    pub(crate) vertices: Vec<VertexStatus>,
+    /// What operators count and measure: `operator.name`. All finite, as JSON has no other numbers.
+    pub(crate) metrics: BTreeMap<String, f64>,
 }

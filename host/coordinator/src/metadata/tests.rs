@@ -33,6 +33,8 @@ fn record() -> JobRecord {
         submitted_at_ms: 1,
         since_ms: 2,
         last_event: 0,
+        counts: None,
+        checkpoint: None,
     }
 }
 
@@ -81,6 +83,18 @@ fn jobs_executions_and_events_are_there_when_it_is_opened_again() {
     assert_eq!(metadata.events("j", 0).unwrap(), [event(1)]);
     metadata.put("j", &written, &Change { forget_begun: true, ..Change::default() }).unwrap();
     assert_eq!(metadata.jobs().unwrap()[0].begun, None);
+}
+
+#[test]
+fn a_record_of_an_older_coordinator_which_kept_no_counts_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = Metadata::open(folder.path()).unwrap();
+    let mut old = serde_json::to_value(record()).unwrap();
+    for field in ["counts", "checkpoint"] {
+        assert!(old.as_object_mut().unwrap().remove(field).is_some(), "{field}");
+    }
+    metadata.db().unwrap().put(key("job", "j"), encode(&old)).unwrap();
+    assert_eq!(metadata.jobs().unwrap()[0].record, record());
 }
 
 #[test]

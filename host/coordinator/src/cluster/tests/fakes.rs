@@ -14,6 +14,7 @@ use weir_model::{CheckpointId, TaskId, Timestamp};
 use weir_protocol::api::{ClusterApi, JobEvent, JobState, JobStatus, JobSubmission};
 use weir_protocol::{
     Acknowledgement, Command, Execution, JobSpec, Register, Report, Running, SinkAcknowledgement, SourceAcknowledgement,
+    TaskProgress, VertexCounts, WorkerProgress,
 };
 use weir_storage::{Committable, JobStorage};
 
@@ -283,6 +284,15 @@ impl FakeWorker {
         cluster.report(*number, Report::Heartbeat { progress: Vec::new() });
     }
 
+    /// A heartbeat that says how far a job is.
+    pub(super) fn heartbeat_of(&self, cluster: &Cluster, job: &str, rows: u64) {
+        let (number, _) = self.link.as_ref().unwrap();
+        let process = self.process.lock();
+        let of_job = process.parts.iter().filter(|(execution, _)| execution.job == job);
+        let progress = of_job.map(|(execution, part)| (execution.clone(), progress(&part.tasks, rows))).collect();
+        cluster.report(*number, Report::Heartbeat { progress });
+    }
+
     pub(super) fn runs(&self) -> Vec<(u64, usize)> {
         let process = self.process.lock();
         let started = process.parts.iter().filter(|(_, part)| part.started);
@@ -344,8 +354,8 @@ impl Hand {
             if self.stuck.load(Ordering::SeqCst) {
                 return Vec::new();
             }
-            process.parts.remove(&execution);
-            return vec![Report::Ended { execution, progress: Box::default() }];
+            let tasks = process.parts.remove(&execution).map(|part| part.tasks).unwrap_or_default();
+            return vec![Report::Ended { execution, progress: Box::new(progress(&tasks, 7)) }];
         }
         let Process { parts, committed, effective, starts, .. } = &mut *process;
         let Some(part) = parts.get_mut(&execution) else { return Vec::new() };
@@ -391,6 +401,26 @@ impl Hand {
 /// What a checkpoint of a task holds: its sink has one thing to commit, which no other has.
 pub(super) fn value_of(task: TaskId, checkpoint: CheckpointId) -> u64 {
     checkpoint.0 * 100 + u64::from(task.0)
+}
+
+/// Each task, a source chained to a sink, has read and written as many rows.
+fn progress(tasks: &[TaskId], rows: u64) -> WorkerProgress {
+    let counts = VertexCounts { rows_in: rows, rows_out: rows, rows_rejected: 0 };
+    let task = |task: &TaskId| TaskProgress {
+        task: *task,
+        watermark: 5,
+        busy_ns: 0,
+        backpressured_ns: 0,
+        pauses: Vec::new(),
+        pause_max_ns: 0,
+        vertices: vec![counts; 2],
+        finished: false,
+    };
+    WorkerProgress {
+        tasks: tasks.iter().map(task).collect(),
+        gauges: [("op.whole".to_owned(), 1.0), ("op.none".to_owned(), f64::NAN)].into(),
+        ..WorkerProgress::default()
+    }
 }
 
 fn acknowledged(execution: &Execution, task: TaskId, checkpoint: CheckpointId) -> Report {

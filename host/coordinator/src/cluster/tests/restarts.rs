@@ -230,3 +230,32 @@ fn a_job_that_never_began_starts_under_the_next_coordinator() {
     assert!(all.iter().any(|event| event.kind == "coordinator-restarted"), "{all:?}");
     cluster.leave();
 }
+
+#[test]
+fn what_a_job_had_done_when_it_ended_is_shown_by_the_next_coordinator() {
+    let world = World::new();
+    let cluster = world.open();
+    let mut a = one_with_a_job(&cluster);
+    cluster.submit(job("k", 1)).unwrap();
+    wait_event(&cluster, "j", 0, "checkpoint");
+    wait_event(&cluster, "k", 0, "checkpoint");
+    a.heartbeat_of(&cluster, "k", 11);
+    until("it is shown", || (cluster.job("k").unwrap().status.rows_read == 11).then_some(()));
+    cluster.stop("j").unwrap();
+    cluster.cancel("k").unwrap();
+    wait_state(&cluster, "j", JobState::Stopped);
+    wait_state(&cluster, "k", JobState::Cancelled);
+    let before = [cluster.job("j").unwrap(), cluster.job("k").unwrap()];
+    // Its worker says the last counts when it ends.
+    assert_eq!((before[0].status.rows_read, before[0].status.rows_written), (7, 7));
+    assert!(before[0].status.checkpoint.is_some() && before[0].checkpoints_completed > 0, "{:?}", before[0]);
+    assert_eq!(before[0].metrics.get("op.whole"), Some(&1.0));
+    end(&cluster, &mut [&mut a]);
+    drop(cluster);
+
+    let cluster = world.open();
+    assert_eq!([cluster.job("j").unwrap(), cluster.job("k").unwrap()], before);
+    // Submitted again, it begins to count anew.
+    assert_eq!(cluster.submit(job("j", 1)).unwrap().rows_read, 0);
+    cluster.leave();
+}
