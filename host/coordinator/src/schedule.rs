@@ -4,6 +4,11 @@
 //! was on where that keeps the spread even, because what the worker has cached of its state is then of use. Slots may be
 //! held on a worker that is not there (yet): a coordinator that was started again holds the slots of executions that it may
 //! take over before their workers have found it.
+//!
+//! Jobs that wait are served in the order in which they were submitted: free slots are kept for those that wait, and a later
+//! job gets only what is beyond. Otherwise a large job would never start where small ones come and go. Two kinds of jobs are
+//! not held up by it, and hold up nobody: one that starts again keeps the slots it has, and one that needs more than all workers
+//! offer together is passed by, since nobody knows whether there will ever be as many.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +19,7 @@ use crate::Shortage;
 type Name = Arc<str>;
 
 /// The slots of all workers, and who holds them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Schedule {
     /// Slots that each worker offers. A worker that is lost is not in it.
     offers: BTreeMap<Name, u32>,
@@ -22,6 +27,9 @@ pub(crate) struct Schedule {
     held: BTreeMap<String, Vec<Name>>,
     /// By job: the worker of each of its slots when it last had some.
     before: BTreeMap<String, Vec<Name>>,
+    /// Jobs that did not get the slots they need, which are given: by the time they were submitted, in milliseconds since the
+    /// Unix epoch, and their name.
+    waiting: BTreeMap<(u64, String), u32>,
 }
 
 impl Schedule {
@@ -45,32 +53,57 @@ impl Schedule {
         self.held.insert(job.to_owned(), workers);
     }
 
-    /// Gives a job's slots back. Where they were is remembered.
+    /// Gives a job's slots back, or ends its wait for some. Where they were is remembered.
     pub(crate) fn release(&mut self, job: &str) {
         self.held.remove(job);
+        self.waiting.retain(|(_, name), _| name != job);
     }
 
     /// Forgets a job.
     pub(crate) fn forget(&mut self, job: &str) {
-        self.held.remove(job);
+        self.release(job);
         self.before.remove(job);
     }
 
     /// Takes slots for a job, all or none; those it held before are given back first. The answer is the worker of each slot.
+    /// `submitted_ms` is its place among those that wait.
     ///
     /// # Errors
-    /// If there are not enough.
-    pub(crate) fn reserve(&mut self, job: &str, needed: u32) -> Result<Vec<Name>, Shortage> {
+    /// If there are not enough; it waits from then on.
+    pub(crate) fn reserve(&mut self, job: &str, submitted_ms: u64, needed: u32) -> Result<Vec<Name>, Shortage> {
+        let missing = self.shortage(job, submitted_ms, needed);
         self.release(job);
-        let free = self.free();
-        let total = free.values().sum::<u32>();
-        if total < needed {
-            return Err(Shortage { needed, free: total, workers: self.offers.len() as u32 });
+        if let Some(shortage) = missing {
+            self.waiting.insert((submitted_ms, job.to_owned()), needed);
+            return Err(shortage);
         }
         let before = self.before.get(job).map_or(&[][..], |slots| slots);
-        let slots = assign(&spread(&free, before, needed), before, needed);
+        let slots = assign(&spread(&self.free(None), before, needed), before, needed);
         self.hold(job, slots.clone());
         Ok(slots)
+    }
+
+    /// What a job is short of, if it cannot have as many slots now.
+    pub(crate) fn shortage(&self, job: &str, submitted_ms: u64, needed: u32) -> Option<Shortage> {
+        let (free, workers) = (self.free(Some(job)).values().sum(), self.offers.len() as u32);
+        let ahead = self.ahead(job, submitted_ms);
+        (self.within_reach(job, submitted_ms) < needed).then_some(Shortage { needed, free, ahead, workers })
+    }
+
+    /// Slots that jobs wait for which were submitted before this one, and could get.
+    fn ahead(&self, job: &str, submitted_ms: u64) -> u32 {
+        let all: u32 = self.offers.values().sum();
+        self.waiting.range(..(submitted_ms, job.to_owned())).map(|(_, needed)| *needed).filter(|needed| *needed <= all).sum()
+    }
+
+    /// Slots that a job waits for, if it does.
+    pub(crate) fn waits_for(&self, job: &str) -> Option<u32> {
+        self.waiting.iter().find(|((_, name), _)| name == job).map(|(_, needed)| *needed)
+    }
+
+    /// Jobs that wait, in the order in which they are served.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &str> {
+        self.waiting.keys().map(|(_, name)| name.as_str())
     }
 
     /// Whether a job holds slots.
@@ -89,21 +122,16 @@ impl Schedule {
         self.held.iter().filter_map(there).collect()
     }
 
-    /// All free slots, and how many workers are there.
-    pub(crate) fn totals(&self) -> (u32, u32) {
-        (self.free().values().sum(), self.offers.len() as u32)
+    /// Slots a job could have now: its own, and those that are free and not kept for others.
+    pub(crate) fn within_reach(&self, job: &str, submitted_ms: u64) -> u32 {
+        let (free, with_own): (u32, u32) = (self.free(None).values().sum(), self.free(Some(job)).values().sum());
+        with_own - free + free.saturating_sub(self.ahead(job, submitted_ms))
     }
 
-    /// Slots a job could have now: those that are free and its own.
-    pub(crate) fn within_reach(&self, job: &str) -> u32 {
-        let own = self.held.get(job).into_iter().flatten().filter(|name| self.offers.contains_key(*name)).count();
-        self.totals().0 + own as u32
-    }
-
-    /// Free slots of each worker that is there.
-    fn free(&self) -> BTreeMap<Name, u32> {
+    /// Free slots of each worker that is there. Those of one job may count as free.
+    fn free(&self, but: Option<&str>) -> BTreeMap<Name, u32> {
         let mut free = self.offers.clone();
-        for name in self.held.values().flatten() {
+        for name in self.held.iter().filter(|(job, _)| Some(job.as_str()) != but).flat_map(|(_, slots)| slots) {
             if let Some(slots) = free.get_mut(name) {
                 *slots = slots.saturating_sub(1);
             }

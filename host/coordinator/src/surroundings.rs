@@ -24,6 +24,8 @@ pub struct Shortage {
     pub needed: u32,
     /// Slots that are free.
     pub free: u32,
+    /// Slots that jobs wait for which were submitted before. They are served first.
+    pub ahead: u32,
     /// Workers that are connected.
     pub workers: u32,
 }

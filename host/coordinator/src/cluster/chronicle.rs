@@ -40,17 +40,21 @@ impl Entry {
 
 /// In words.
 pub(super) fn shortage(shortage: &Shortage) -> String {
-    let Shortage { needed, free, workers } = shortage;
+    let Shortage { needed, free, ahead, workers } = shortage;
     let slots = |count: u32| if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
     let there = match workers {
         0 => "no worker is connected".to_owned(),
         1 => format!("the 1 worker that is connected has {} free", slots(*free)),
         _ => format!("the {workers} workers that are connected have {} free", slots(*free)),
     };
+    let turn = match ahead {
+        0 => String::new(),
+        _ => format!(" after jobs that were submitted before it and wait for {}", slots(*ahead)),
+    };
     format!(
-        "it needs {}, and {there}; start `weir worker` with {} more, or end another job",
+        "it needs {}{turn}, and {there}; start `weir worker` with {} more, or end another job",
         slots(*needed),
-        slots(needed.saturating_sub(*free))
+        slots((needed + ahead).saturating_sub(*free))
     )
 }
 
@@ -192,13 +196,18 @@ mod tests {
 
     #[test]
     fn a_shortage_names_all_numbers_and_what_to_do() {
-        let text = |needed, free, workers| shortage(&Shortage { needed, free, workers });
+        let text = |needed, free, ahead, workers| shortage(&Shortage { needed, free, ahead, workers });
         assert_eq!(
-            text(4, 1, 2),
+            text(4, 1, 0, 2),
             "it needs 4 slots, and the 2 workers that are connected have 1 slot free; start `weir worker` with 3 slots more, or \
              end another job"
         );
-        assert!(text(1, 0, 0).contains("it needs 1 slot, and no worker is connected"));
+        assert!(text(1, 0, 0, 0).contains("it needs 1 slot, and no worker is connected"));
+        assert_eq!(
+            text(1, 2, 3, 1),
+            "it needs 1 slot after jobs that were submitted before it and wait for 3 slots, and the 1 worker that is connected has 2 \
+             slots free; start `weir worker` with 2 slots more, or end another job"
+        );
     }
 
     #[test]

@@ -84,7 +84,6 @@ impl Inner {
         {
             let mut state = self.state.lock();
             state.schedule.release(job.name());
-            state.short.remove(job.name());
             state.slots_changed(None);
         }
         // Last: once it is over, a job of the same name may be submitted, whose slots these would be.
@@ -107,12 +106,13 @@ impl Inner {
 
 impl Surroundings for Inner {
     fn reserve(&self, job: &str, slots: u32) -> Result<Slots, Shortage> {
+        let submitted_ms = self.job_named(job).map_or(u64::MAX, |job| job.book.lock().record.submitted_at_ms);
         let mut state = self.state.lock();
         let gives_back = state.schedule.holds(job);
-        let answer = state.schedule.reserve(job, slots);
+        let waited_for = state.schedule.waits_for(job);
+        let answer = state.schedule.reserve(job, submitted_ms, slots);
         let answer = match answer {
             Ok(names) => {
-                state.short.remove(job);
                 let mut workers: Vec<WorkerAddress> = Vec::new();
                 let index = |name: Arc<str>| {
                     let known = workers.iter().position(|address| address.worker == *name).unwrap_or_else(|| {
@@ -125,12 +125,10 @@ impl Surroundings for Inner {
                 let slots = names.into_iter().map(index).collect();
                 Ok(Slots { workers, slots })
             }
-            Err(shortage) => {
-                state.short.insert(job.to_owned());
-                Err(shortage)
-            }
+            Err(shortage) => Err(shortage),
         };
-        if gives_back {
+        // Nothing is kept any more for one that waited and does not, or for other slots.
+        if gives_back || (waited_for.is_some() && waited_for != state.schedule.waits_for(job)) {
             state.slots_changed(Some(job));
         }
         answer

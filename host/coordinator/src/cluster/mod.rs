@@ -41,7 +41,7 @@ mod requests;
 mod views;
 mod workers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -132,8 +132,6 @@ struct State {
     links: BTreeMap<LinkId, Arc<dyn WorkerLink>>,
     next_link: LinkId,
     jobs: BTreeMap<String, Arc<Job>>,
-    /// Jobs whose masters wait for slots.
-    short: BTreeSet<String>,
     /// Executions that may go on, and wait for their workers.
     takeovers: BTreeMap<String, Takeover>,
     /// Workers that may not join, and why; so that the same is not said again and again.
@@ -153,7 +151,6 @@ impl Cluster {
             links: BTreeMap::new(),
             next_link: 0,
             jobs: BTreeMap::new(),
-            short: BTreeSet::new(),
             takeovers: BTreeMap::new(),
             refused: BTreeMap::new(),
             closing: false,
@@ -264,7 +261,7 @@ impl State {
 
     /// There may be slots where there were none.
     fn slots_changed(&self, but: Option<&str>) {
-        for job in self.short.iter().filter(|job| Some(job.as_str()) != but).filter_map(|job| self.jobs.get(job)) {
+        for job in self.schedule.waiting().filter(|job| Some(*job) != but).filter_map(|job| self.jobs.get(job)) {
             job.tell(crate::Told::SlotsChanged);
         }
     }

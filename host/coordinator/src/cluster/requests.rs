@@ -14,7 +14,7 @@ use weir_protocol::api::{
 use super::chronicle::{self, Entry};
 use super::{Cluster, Job, kinds, refusals, views};
 use crate::metadata::{Change, Desired, JobRecord};
-use crate::{Shortage, Told, Wish};
+use crate::{Told, Wish};
 
 /// Jobs one coordinator has at most: each has a thread.
 const JOBS_MAX: usize = 1_000;
@@ -45,13 +45,6 @@ impl Cluster {
             }
         }
         Ok(())
-    }
-
-    /// Whether there will be slots at once; what is missing otherwise.
-    fn shortage(&self, needed: u32) -> Option<Shortage> {
-        let state = self.inner.state.lock();
-        let (free, workers) = state.schedule.totals();
-        (free < needed).then_some(Shortage { needed, free, workers })
     }
 
     /// Durably asks a job for something, then tells its master.
@@ -151,7 +144,9 @@ impl ClusterApi for Cluster {
         let change = Change { begun: None, forget_begun: true, event: event.as_ref() };
         let written = self.inner.metadata.put(&name, &record, &change);
         written.map_err(|error| refusals::disk(&format!("submit job {name}"), &error))?;
-        record.reason = self.shortage(slots).map(|missing| format!("waiting for slots: {}", chronicle::shortage(&missing)));
+        // Whether there will be slots at once; what is missing otherwise.
+        let missing = self.inner.state.lock().schedule.shortage(&name, now_ms, slots);
+        record.reason = missing.map(|missing| format!("waiting for slots: {}", chronicle::shortage(&missing)));
         let job = Arc::new(Job::new(&name, record));
         self.inner.state.lock().jobs.insert(name, job.clone());
         if let Some(before) = before {
@@ -236,7 +231,7 @@ impl ClusterApi for Cluster {
             let hint = "take `parallelism` out of those that should follow the job's, and submit it again";
             return Err(refusals::rescale(name, parallelism, reason, hint));
         }
-        let (needed, there) = (wanted.slots(), self.inner.state.lock().schedule.within_reach(name));
+        let (needed, there) = (wanted.slots(), self.inner.state.lock().schedule.within_reach(name, record.submitted_at_ms));
         if needed > there && needed > record.slots {
             // It would be stopped, and then wait.
             let reason = format!("it would need {needed} slots, and there are {there} for it");

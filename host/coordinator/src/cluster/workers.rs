@@ -203,7 +203,7 @@ impl State {
             return None;
         }
         tracing::warn!(worker = name, reason, "worker refused");
-        let jobs = self.short.iter().filter_map(|job| self.jobs.get(job).cloned()).collect();
+        let jobs = self.schedule.waiting().filter_map(|job| self.jobs.get(job).cloned()).collect();
         Some(After::Refused(jobs, format!("a worker may not join: {reason}")))
     }
 

@@ -160,3 +160,42 @@ fn slots_that_a_job_gives_back_go_to_the_one_that_waits() {
     wait_state(&cluster, "k", JobState::Running);
     cluster.leave();
 }
+
+#[test]
+fn jobs_that_wait_are_served_in_the_order_in_which_they_were_submitted() {
+    let world = World::new();
+    let cluster = world.open();
+    let mut a = FakeWorker::new("a", 1);
+    a.join(&cluster);
+    let submit = |name: &str, slots: u32| {
+        world.pass(&cluster, 50);
+        cluster.submit(job(name, slots)).unwrap()
+    };
+    submit("j", 1);
+    submit("k", 1);
+    for name in ["j", "k"] {
+        wait_state(&cluster, name, JobState::Running);
+    }
+    submit("large", 2);
+    wait_event(&cluster, "large", 0, "waiting");
+    let reason = submit("a-small-one", 1).reason.unwrap();
+    assert!(reason.contains("it needs 1 slot after jobs that were submitted before it and wait for 2 slots"), "{reason}");
+    let waiting = wait_event(&cluster, "a-small-one", 0, "waiting");
+    cluster.cancel("j").unwrap();
+    let again = wait_event(&cluster, "a-small-one", waiting.number, "waiting");
+    assert!(again.message.contains("wait for 2 slots, and the 1 worker that is connected has 1 slot free"), "{}", again.message);
+    cluster.cancel("k").unwrap();
+    wait_state(&cluster, "large", JobState::Running);
+    assert_eq!(cluster.job("a-small-one").unwrap().status.state, JobState::Waiting);
+    cluster.cancel("large").unwrap();
+    wait_state(&cluster, "a-small-one", JobState::Running);
+
+    // One that gives up its wait is not waited for.
+    submit("next", 2);
+    wait_event(&cluster, "next", 0, "waiting");
+    submit("last", 1);
+    wait_event(&cluster, "last", 0, "waiting");
+    cluster.cancel("next").unwrap();
+    wait_state(&cluster, "last", JobState::Running);
+    cluster.leave();
+}
