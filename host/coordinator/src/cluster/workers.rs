@@ -243,8 +243,8 @@ impl State {
         match verdict {
             // What was held on a worker that was lost in between is held again.
             Verdict::Adopt(_) => self.schedule.hold(name, takeover.slots()),
+            // Its slots stay its own until it asks for some: then others learn what is left.
             Verdict::Anew(_) => {
-                self.schedule.release(name);
                 for worker in takeover.back() {
                     let execution = takeover.execution().clone();
                     self.send(worker, Command::Cancel { execution, finish: false });

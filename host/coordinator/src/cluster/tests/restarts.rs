@@ -259,3 +259,28 @@ fn what_a_job_had_done_when_it_ended_is_shown_by_the_next_coordinator() {
     assert_eq!(cluster.submit(job("j", 1)).unwrap().rows_read, 0);
     cluster.leave();
 }
+
+#[test]
+fn slots_that_were_held_for_an_execution_in_vain_go_to_a_job_that_waits() {
+    let world = World::new();
+    let cluster = world.open();
+    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
+    a.join(&cluster);
+    b.join(&cluster);
+    cluster.submit(job("j", 4)).unwrap();
+    wait_event(&cluster, "j", 0, "checkpoint");
+    cluster.submit(job("k", 1)).unwrap();
+    wait_event(&cluster, "k", 0, "waiting");
+    end(&cluster, &mut [&mut a, &mut b]);
+
+    let cluster = world.open();
+    a.join(&cluster);
+    for _ in 0..8 {
+        world.pass(&cluster, 1_000);
+        a.heartbeat(&cluster);
+    }
+    wait_event(&cluster, "j", 0, "not-taken-over");
+    wait_state(&cluster, "k", JobState::Running);
+    assert_eq!(cluster.job("j").unwrap().status.state, JobState::Waiting);
+    cluster.leave();
+}
