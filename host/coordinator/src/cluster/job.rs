@@ -28,6 +28,8 @@ pub(crate) struct Job {
 
 /// The way to a job's master.
 enum Way {
+    /// It was over before this coordinator could start one.
+    Nobody,
     /// It has none yet: it will be told this. Bounded by what its tasks and people say within the wait for its workers.
     Later(Vec<Told>),
     /// It has one, which may be over.
@@ -67,6 +69,7 @@ impl StoredJob {
 
 impl Job {
     pub(super) fn new(name: &str, record: JobRecord) -> Job {
+        let way = if record.state.is_over() { Way::Nobody } else { Way::Later(Vec::new()) };
         let book = Book {
             counts: record.counts.clone(),
             rows_per_second: 0.0,
@@ -78,7 +81,7 @@ impl Job {
         };
         Job {
             name: name.to_owned(),
-            way: Mutex::new(Way::Later(Vec::new())),
+            way: Mutex::new(way),
             heartbeats: AtomicU32::new(0),
             book: Mutex::new(book),
             news: Condvar::new(),
@@ -92,9 +95,15 @@ impl Job {
     /// Tells its master something; nobody where it is over.
     pub(super) fn tell(&self, told: Told) {
         match &mut *self.way.lock() {
+            Way::Nobody => {}
             Way::Later(before) => before.push(told),
             Way::Master(inbox) => drop(inbox.send(told)),
         }
+    }
+
+    /// It is over without a master.
+    pub(super) fn has_nobody(&self) {
+        *self.way.lock() = Way::Nobody;
     }
 
     /// Its master is there. False if it has one already, which stays.

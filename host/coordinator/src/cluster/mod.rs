@@ -187,6 +187,7 @@ impl Cluster {
             }
             if cancelled {
                 self.inner.note_and(&job, chronicle::cancelled(), |record| record.rescale = None);
+                job.has_nobody();
                 continue;
             }
             let message = match stored.begun {
