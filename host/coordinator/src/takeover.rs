@@ -73,7 +73,9 @@ impl Takeover {
         running.execution == *self.execution() && self.expected.contains_key(worker)
     }
 
-    /// A worker has registered and runs this.
+    /// A worker has registered and runs this, as of now. Nothing that happens there afterwards is missed: a worker takes down what
+    /// it reports before it says it, and keeps what it says for the connection before it is asked what it runs, so that all is in
+    /// one of the two or in both; and what it says while the others are waited for is kept for the master (`Job::tell`).
     pub(crate) fn registered(&mut self, worker: &Arc<str>, running: &[Running]) -> Option<Verdict> {
         let tasks = self.expected.get(worker)?;
         let anew = |reason: String| Some(Verdict::Anew(format!("worker {worker} {reason}")));

@@ -47,6 +47,9 @@ impl Runner {
     }
 
     pub(crate) fn tell(&self, command: Command) {
+        if let Command::Cancel { .. } = command {
+            self.voice.told_to_end();
+        }
         // A thread that has ended has said so.
         let _ = self.commands.send(command);
     }

@@ -69,6 +69,11 @@ impl Voice {
         self.say(|execution| Report::Failed { execution, failure });
     }
 
+    /// It is told to end. A coordinator that comes after must not go on with it: its threads may take long to end, but they will.
+    pub(crate) fn told_to_end(&self) {
+        self.said.lock().failure.get_or_insert_with(|| transient("it had been told to end"));
+    }
+
     pub(crate) fn started(&self) {
         self.said.lock().started = true;
     }
@@ -121,5 +126,26 @@ impl Voice {
             last_checkpoint: said.last_checkpoint,
             failure: said.failure.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Reports for Nobody {
+        fn report(&self, _: Report) {}
+    }
+
+    #[test]
+    fn an_execution_that_was_told_to_end_does_not_look_as_if_it_could_go_on() {
+        let execution = Execution { job: "j".to_owned(), attempt: weir_model::Attempt(1) };
+        let voice = Voice::new(execution, vec![TaskId(0)], Arc::new(Nobody));
+        voice.started();
+        assert_eq!(voice.running().failure, None);
+        voice.told_to_end();
+        assert_eq!(voice.running().failure, Some(transient("it had been told to end")));
     }
 }

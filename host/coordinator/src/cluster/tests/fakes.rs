@@ -279,6 +279,14 @@ impl FakeWorker {
         }
     }
 
+    /// Says something about each execution that runs.
+    pub(super) fn say(&self, cluster: &Cluster, report: impl Fn(Execution, TaskId) -> Report) {
+        let (number, _) = self.link.as_ref().unwrap();
+        let parts: Vec<(Execution, TaskId)> =
+            self.process.lock().parts.iter().map(|(execution, part)| (execution.clone(), part.tasks[0])).collect();
+        parts.into_iter().for_each(|(execution, task)| cluster.report(*number, report(execution, task)));
+    }
+
     pub(super) fn heartbeat(&self, cluster: &Cluster) {
         let (number, _) = self.link.as_ref().unwrap();
         cluster.report(*number, Report::Heartbeat { progress: Vec::new() });

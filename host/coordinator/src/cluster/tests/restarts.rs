@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weir_protocol::Command;
 use weir_protocol::api::{ClusterApi, JobState};
+use weir_protocol::{Command, Failure, FailureKind, Report};
 
 use super::super::Cluster;
 use super::fakes::{FakeWorker, World, job, kinds, one_with_a_job, two_with_a_job, until, value_of, wait_event, wait_state};
@@ -36,6 +36,39 @@ fn a_healthy_job_is_taken_over_without_restarting_a_task() {
     let status = cluster.job("j").unwrap().status;
     assert_eq!((status.attempt, status.restarts, status.reason), (1, 0, None));
     assert_eq!(cluster.status().slots_used, 2);
+    cluster.leave();
+}
+
+#[test]
+fn what_a_worker_reports_while_the_others_are_waited_for_counts() {
+    let world = World::new();
+    let cluster = world.open();
+    let (mut a, mut b) = two_with_a_job(&cluster);
+    let before = wait_event(&cluster, "j", 0, "checkpoint");
+    end(&cluster, &mut [&mut a, &mut b]);
+
+    let cluster = world.open();
+    a.join(&cluster);
+    a.say(&cluster, |execution, _| {
+        let failure = Failure { kind: FailureKind::Transient, uid: None, reason: "its disk is full".to_owned() };
+        Report::Failed { execution, failure }
+    });
+    b.join(&cluster);
+    wait_event(&cluster, "j", before.number, "taken-over");
+    let restarting = wait_event(&cluster, "j", before.number, "restarting");
+    assert!(restarting.message.starts_with("its disk is full"), "{}", restarting.message);
+    let before = wait_event(&cluster, "j", restarting.number, "checkpoint");
+    end(&cluster, &mut [&mut a, &mut b]);
+
+    // All input has ended on one of them before the other is back.
+    let cluster = world.open();
+    let finished = |execution, task| Report::Finished { execution, task };
+    a.join(&cluster);
+    a.say(&cluster, finished);
+    b.join(&cluster);
+    b.say(&cluster, finished);
+    wait_event(&cluster, "j", before.number, "taken-over");
+    wait_state(&cluster, "j", JobState::Finished);
     cluster.leave();
 }
 
