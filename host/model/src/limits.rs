@@ -111,6 +111,9 @@ pub const CLOCK_SKEW_MS_MAX: u64 = 60_000;
 /// Bytes of a component that one message carries.
 pub const COMPONENT_PART_BYTES: usize = 1 << 20;
 
+/// Bytes of components that a worker keeps after it has fetched them. Beyond that, those used longest ago are deleted.
+pub const FETCHED_COMPONENTS_BYTES_MAX: u64 = 1 << 30;
+
 /// Bytes of a JSON document sent to the API: a job file with what it takes from the environment.
 pub const API_BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -159,6 +162,8 @@ pub const ACCEPTED_QUEUE_MAX: usize = 64;
 /// Liveness connections a coordinator holds.
 pub const LIVENESS_CONNECTIONS_MAX: usize = 1_024;
 
+const _: () =
+    assert!(FETCHED_COMPONENTS_BYTES_MAX >= 8 * COMPONENT_BYTES_MAX as u64, "a job's components are kept until it restarts");
 const _: () = assert!(FRAME_ROWS_MAX <= u32::MAX as usize);
 const _: () = assert!(KEY_BYTES_MAX < VALUE_BYTES_MAX);
 const _: () = assert!(CHANNEL_BYTES_MAX >= FRAME_BYTES_TARGET, "a channel holds at least one full frame");

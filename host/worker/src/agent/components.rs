@@ -1,16 +1,19 @@
 //! Components, from the coordinator and from the disk.
 //!
-//! `<cache folder>/<digest>.wasm`: bytes that were fetched before. They are used only if they still have their digest.
+//! `<cache folder>/<digest>.wasm`: bytes that were fetched before. They are used only if they still have their digest. An
+//! execution has read its components before it runs, so no file is in use for longer than that, and any may be deleted: the
+//! time of a file says when it was used last, and those used longest ago go when all together are too large.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
 use weir_model::Digest;
-use weir_model::limits::COMPONENT_BYTES_MAX;
+use weir_model::limits::{COMPONENT_BYTES_MAX, FETCHED_COMPONENTS_BYTES_MAX};
 use weir_protocol::Report;
 use weir_storage::{digest_of, write_whole};
 
@@ -25,6 +28,7 @@ pub(super) struct FetchedComponents {
     folder: PathBuf,
     outbox: Arc<Outbox>,
     patience: Duration,
+    kept_bytes_max: u64,
     wanted: Mutex<BTreeMap<Digest, Fetch>>,
     changed: Condvar,
 }
@@ -52,6 +56,7 @@ impl FetchedComponents {
             folder: folder.to_owned(),
             outbox,
             patience: PATIENCE,
+            kept_bytes_max: FETCHED_COMPONENTS_BYTES_MAX,
             wanted: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -63,17 +68,61 @@ impl FetchedComponents {
         self
     }
 
+    #[cfg(test)]
+    pub(super) fn keeping(mut self, bytes_max: u64) -> FetchedComponents {
+        self.kept_bytes_max = bytes_max;
+        self
+    }
+
     fn path(&self, digest: Digest) -> PathBuf {
         self.folder.join(format!("{digest}.wasm"))
     }
 
     fn cached(&self, digest: Digest) -> Option<Vec<u8>> {
-        let bytes = std::fs::read(self.path(digest)).ok()?;
+        let bytes = fs::read(self.path(digest)).ok()?;
         if digest_of(&bytes) == digest {
+            if let Err(error) = File::open(self.path(digest)).and_then(|file| file.set_modified(SystemTime::now())) {
+                tracing::debug!(%digest, %error, "it is not known of a cached component that it was used now");
+            }
             return Some(bytes);
         }
         tracing::warn!(path = %self.path(digest).display(), "a cached component is damaged; it is fetched again");
         None
+    }
+
+    /// Keeps a component that was fetched, and deletes what has no room beside it. Either may fail: then something is fetched
+    /// again some day, or stays for longer.
+    fn keep(&self, digest: Digest, bytes: &[u8]) {
+        if let Err(error) = write_whole(&self.path(digest), bytes) {
+            tracing::warn!(%digest, %error, "cannot keep a component in the cache");
+        }
+        if let Err(error) = self.sweep() {
+            tracing::warn!(folder = %self.folder.display(), %error, "cannot delete components that were used long ago");
+        }
+    }
+
+    /// Deletes files, from the one used longest ago, until the others are within the bound. Also files that a process which was
+    /// killed has left unfinished: they look as if they had not been used since.
+    fn sweep(&self) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_file() {
+                files.push((metadata.modified()?, metadata.len(), entry.path()));
+            }
+        }
+        let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        files.sort();
+        for (_, bytes, path) in files {
+            if total <= self.kept_bytes_max {
+                break;
+            }
+            fs::remove_file(&path)?;
+            tracing::info!(path = %path.display(), bytes, "a component that was used long ago is not kept any longer");
+            total -= bytes;
+        }
+        Ok(())
     }
 
     /// There is a new connection: what is still missing is asked for again, from its start.
@@ -165,9 +214,8 @@ impl ComponentSource for FetchedComponents {
             is_last
         };
         let bytes = end?;
-        if is_last && let Err(error) = write_whole(&self.path(digest), &bytes) {
-            // It can be fetched again.
-            tracing::warn!(%digest, %error, "cannot keep a component in the cache");
+        if is_last {
+            self.keep(digest, &bytes);
         }
         Ok(Arc::unwrap_or_clone(bytes))
     }

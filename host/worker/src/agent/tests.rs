@@ -220,6 +220,41 @@ fn a_component_is_refused_unless_it_has_its_digest_and_a_damaged_copy_is_fetched
 }
 
 #[test]
+fn components_that_were_used_longest_ago_are_deleted_when_all_together_are_too_large() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = Arc::new(Outbox::default());
+    let components = FetchedComponents::new(folder.path(), outbox.clone()).unwrap();
+    let components = Arc::new(components.with_patience(Duration::from_secs(20)).keeping(25));
+    let path = |digest: Digest| folder.path().join(format!("{digest}.wasm"));
+    let fetch = |bytes: &'static [u8; 10]| {
+        let (digest, components_of_thread) = (digest_of(bytes), components.clone());
+        let mut reports = outbox.connect();
+        let fetched = std::thread::spawn(move || components_of_thread.fetch(digest));
+        until("it is asked for", || reports.try_recv().ok());
+        components.part(digest, 0, 10, bytes);
+        assert_eq!(fetched.join().unwrap().unwrap(), bytes);
+        digest
+    };
+    let age = |digest: Digest, hours: u64| {
+        let then = std::time::SystemTime::now() - Duration::from_secs(hours * 3_600);
+        std::fs::File::open(path(digest)).unwrap().set_modified(then).unwrap();
+    };
+    let (one, two) = (fetch(b"component1"), fetch(b"component2"));
+    age(one, 3);
+    age(two, 2);
+    // What a killed process has left.
+    let part = folder.path().join(".unfinished.part");
+    std::fs::write(&part, b"12345").unwrap();
+    std::fs::File::open(&part).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(components.fetch(one).unwrap(), b"component1", "used now, from the cache");
+    let three = fetch(b"component3");
+    let there = [one, two, three].map(|digest| path(digest).exists());
+    assert_eq!(there, [true, false, true]);
+    assert!(!part.exists());
+    assert_eq!(fetch(b"component2"), two, "it can be fetched again");
+}
+
+#[test]
 fn whoever_waits_for_a_component_that_never_comes_learns_it() {
     let folder = tempfile::tempdir().unwrap();
     let components = FetchedComponents::new(folder.path(), Arc::default()).unwrap();
