@@ -246,6 +246,63 @@ fn a_full_disk_for_checkpoints_is_named_and_the_job_goes_on_when_there_is_room()
 }
 
 #[test]
+fn a_full_disk_of_the_coordinator_is_named_jobs_run_on_and_all_is_right_when_there_is_room() {
+    if !may_mount() {
+        return skip("mounting is not permitted here");
+    }
+    let mut cluster = Cluster::prepared(Place::loopback());
+    let small = Small::mount(&cluster.path("nodes/coordinator/coordinator"), "size=16m");
+    cluster.start_coordinator();
+    cluster.start_workers(2, 1);
+    for worker in ["w1", "w2"] {
+        cluster.read_slowly(worker, 20_000);
+    }
+    let ledger = ledger(6);
+    cluster.submit_ledger(&LedgerJob { slow: true, ..LedgerJob::default() }, &ledger);
+    cluster.until_checkpoint("ledger", 2);
+
+    let filler = cluster.path("nodes/coordinator/coordinator/filler");
+    std::fs::write(&filler, vec![0; 64 << 20]).expect_err("the disk is full");
+    // Some room is taken by the log of the metadata already, so it may be that a few jobs are accepted. They never have the slots.
+    let long = "# a job file that is long\n".repeat(20_000);
+    let submit = |number: u32| {
+        let job = LedgerJob { name: "waits", parallelism: 32, ..LedgerJob::default() }
+            .text()
+            .replace("waits", &format!("waits-{number}"));
+        let file = format!("waits-{number}.toml");
+        cluster.write(&file, format!("{job}{long}"));
+        cluster.ask(&["job", "submit", &file])
+    };
+    let refused = (0..20).map(submit).find(|submitted| !submitted.status.success()).expect("it is refused some day").stderr;
+    assert!(refused.contains("E0045") && refused.contains("cannot submit job waits-"), "{refused}");
+    assert!(refused.to_lowercase().contains("no space left") && refused.contains("nothing was changed"), "{refused}");
+    let blobs = std::fs::read_dir(cluster.world().data().join("components/blobs")).expect("components");
+    let component = blobs.map(|file| file.expect("a file").path()).next().expect("a component");
+    let component = component.to_string_lossy();
+    let push = ["component", "push", &component, "--name", "another", "--version", "1.0.0"];
+    let refused = cluster.bad(1, &push);
+    assert!(refused.contains("cannot write another@1.0.0") && refused.to_lowercase().contains("no space left"), "{refused}");
+    assert_eq!(cluster.job("ledger")["status"]["state"], "running");
+    cluster.until_more_checkpoints("ledger", 2);
+
+    std::fs::remove_file(filler).expect("there is room again");
+    small.resize("size=256m");
+    cluster.until("jobs are accepted again", |_| submit(99).status.success().then_some(()));
+    cluster.good(&push);
+    for worker in ["w1", "w2"] {
+        cluster.read_slowly(worker, u64::MAX);
+    }
+    cluster.until_state("ledger", "finished");
+    cluster.assert_exact(&ledger);
+    let shown = |cluster: &Cluster| cluster.job("ledger")["status"].clone();
+    let before = shown(&cluster);
+    assert!(before["rows_written"].as_u64() > Some(0), "{before}");
+    cluster.kill_coordinator();
+    cluster.start_coordinator();
+    assert_eq!(shown(&cluster), before);
+}
+
+#[test]
 fn a_worker_whose_own_disk_is_full_runs_its_tasks_and_says_what_it_cannot_keep() {
     if !may_mount() {
         return skip("mounting is not permitted here");

@@ -6,6 +6,9 @@ use weir_storage::{ComponentError, ComponentErrorKind};
 
 use crate::metadata::MetadataError;
 
+/// What to do where the coordinator's disk does not do it.
+const DISK_HINT: &str = "nothing was changed; look at the coordinator's disk and its log, and try again";
+
 fn refusal(kind: RefusalKind, code: &str, message: String, hint: impl Into<String>) -> Refusal {
     Refusal { kind, code: code.to_owned(), message, hint: Some(hint.into()) }
 }
@@ -63,14 +66,15 @@ pub(super) fn component(error: ComponentError) -> Refusal {
     let kind = match error.kind {
         ComponentErrorKind::Unknown => RefusalKind::NotFound,
         ComponentErrorKind::Taken => RefusalKind::Conflict,
-        ComponentErrorKind::Io | ComponentErrorKind::Damaged => RefusalKind::Internal,
+        // What the store says to do is for a person on its own machine.
+        ComponentErrorKind::Io => return refusal(RefusalKind::Internal, error.code, error.message, DISK_HINT),
+        ComponentErrorKind::Damaged => RefusalKind::Internal,
     };
     Refusal { kind, code: error.code.to_owned(), message: error.message, hint: error.hint }
 }
 
 pub(super) fn disk(action: &str, error: &MetadataError) -> Refusal {
-    let hint = "nothing was changed; look at the coordinator's disk and its log, and try again";
-    refusal(RefusalKind::Internal, "E0045", format!("cannot {action}: {error}"), hint)
+    refusal(RefusalKind::Internal, "E0045", format!("cannot {action}: {error}"), DISK_HINT)
 }
 
 pub(super) fn too_many_jobs(name: &str, max: usize) -> Refusal {

@@ -155,6 +155,65 @@ fn s41_a_second_coordinator_on_the_same_folder_is_refused_with_the_process_that_
     DataLock::take(folder.path()).unwrap();
 }
 
+/// A disk of its own, as large as a test wants it.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None where mounting is not permitted.
+    fn mount(options: &str) -> Option<SmallDisk> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(folder.path()).output();
+        mounted.is_ok_and(|done| done.status.success()).then_some(SmallDisk(folder))
+    }
+
+    fn resize(&self, options: &str) {
+        let options = format!("remount,{options}");
+        assert!(Command::new("mount").args(["-o", &options]).arg(self.0.path()).status().unwrap().success());
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_what_was_written_can_be_read_and_all_goes_on_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount("size=700k") else {
+        eprintln!("mounting is not permitted here");
+        return;
+    };
+    let metadata = Metadata::open(disk.0.path()).unwrap();
+    let mut written = record();
+    let try_write = |written: &mut JobRecord| {
+        let mut next = written.clone();
+        next.last_event += 1;
+        let result = metadata.put("j", &next, &Change { event: Some(&event(next.last_event)), ..Change::default() });
+        if result.is_ok() {
+            *written = next;
+        }
+        result
+    };
+    let error = (0..10_000).find_map(|_| try_write(&mut written).err()).expect("the disk is full some day").to_string();
+    assert!(error.to_lowercase().contains("no space left on device"), "{error}");
+    assert!(try_write(&mut written).is_err(), "and stays so");
+    assert_eq!(metadata.jobs().unwrap()[0].record, written);
+    assert_eq!(metadata.events("j", written.last_event - 1).unwrap().len(), 1);
+
+    disk.resize("size=64m");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while let Err(error) = try_write(&mut written) {
+        assert!(std::time::Instant::now() < deadline, "it does not recover: {error}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(metadata.jobs().unwrap()[0].record, written);
+    drop(metadata);
+    let metadata = Metadata::open(disk.0.path()).unwrap();
+    assert_eq!(metadata.jobs().unwrap()[0].record, written, "and nothing is lost when it is opened again");
+    drop(metadata);
+}
+
 const CHILD: &str = "WEIR_TEST_METADATA_CHILD";
 
 /// Writes events until it is killed, saying each number once it is durable. Only within the test after it.

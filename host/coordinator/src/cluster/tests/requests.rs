@@ -54,6 +54,20 @@ fn a_job_whose_component_is_missing_is_refused_and_taken_once_it_is_there() {
 }
 
 #[test]
+fn a_component_that_the_disk_does_not_take_is_refused_with_what_a_person_elsewhere_can_do() {
+    let world = World::new();
+    let cluster = world.open();
+    // A file is where the bytes should go.
+    std::fs::create_dir_all(world.folder.path().join("data/components")).unwrap();
+    std::fs::write(world.folder.path().join("data/components/blobs"), b"").unwrap();
+    let refusal = cluster.push_component(b"\0asm1", Some(("parse", "1.0.0"))).unwrap_err();
+    assert_eq!((refusal.kind, refusal.code.as_str()), (RefusalKind::Internal, "E0023"));
+    assert!(refusal.message.starts_with("cannot write parse@1.0.0 to the component store"), "{}", refusal.message);
+    assert!(refusal.hint.unwrap().contains("the coordinator's disk"));
+    cluster.leave();
+}
+
+#[test]
 fn a_name_belongs_to_one_job_until_that_is_over() {
     let world = World::new();
     let cluster = world.open();
