@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use weir_protocol::{Command, Execution, Report, Running, WorkerProgress};
 
 use crate::WorkerOptions;
-use crate::execution::Runner;
+use crate::execution::{Runner, transient};
 
 /// What all executions of a worker share.
 pub(crate) struct Shared {
@@ -33,6 +33,11 @@ impl Worker {
         let mut executions = self.executions.lock();
         executions.retain(|_, runner| !runner.has_ended());
         match (executions.get(&execution), command) {
+            // A trial, whose number is used again, while an earlier one takes its time to end. It would wait for an answer for ever.
+            (Some(_), Command::Prepare(_)) => {
+                let reason = format!("worker {} still ends an earlier trial of the job; try again", self.shared.options.name);
+                self.shared.options.reports.report(Report::Failed { execution, failure: transient(reason) });
+            }
             (Some(runner), command) => runner.tell(command),
             (None, Command::Prepare(prepare)) => {
                 let shared = self.shared.clone();
@@ -80,5 +85,107 @@ impl Worker {
             runner.tell(Command::Cancel { execution: execution.clone(), finish: false });
         }
         executions.into_values().for_each(Runner::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::time::Duration;
+
+    use serde_json::{Map, Value};
+    use weir_connectors::{SettingError, SinkFactory, SourceFactory};
+    use weir_model::{Attempt, CheckpointId, Digest};
+    use weir_protocol::{JobSpec, Placement, Prepare, WorkerAddress};
+    use weir_sandbox::{Sandbox, SandboxOptions};
+
+    use super::*;
+    use crate::{BuiltinConnectors, ComponentSource, Connectors, Reports, UrlStorages};
+
+    /// The first step takes until the test says so.
+    struct Slow(Mutex<Receiver<()>>);
+
+    impl Connectors for Slow {
+        fn source(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SourceFactory>, SettingError> {
+            self.0.lock().recv().unwrap();
+            BuiltinConnectors.source(connector, settings)
+        }
+
+        fn sink(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError> {
+            BuiltinConnectors.sink(connector, settings)
+        }
+    }
+
+    struct Nothing;
+
+    impl ComponentSource for Nothing {
+        fn fetch(&self, _: Digest) -> Result<Vec<u8>, String> {
+            Err("there are none".to_owned())
+        }
+    }
+
+    struct Said(SyncSender<Report>);
+
+    impl Reports for Said {
+        fn report(&self, report: Report) {
+            self.0.send(report).unwrap();
+        }
+    }
+
+    fn trial(storage: &str) -> Command {
+        let text = "[job]\nname = \"j\"\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[sink]]\nid = \"out\"\n\
+                    connector = \"blackhole\"\ninput = \"in\"\n";
+        let spec = JobSpec {
+            file: "j.toml".to_owned(),
+            text: text.to_owned(),
+            overrides: Vec::new(),
+            environment: BTreeMap::new(),
+            job_dir: "/".to_owned(),
+            dead_letters: "/dead".to_owned(),
+            components: BTreeMap::new(),
+        };
+        let worker = WorkerAddress { worker: "a".to_owned(), address: String::new() };
+        Command::Prepare(Box::new(Prepare {
+            execution: Execution { job: "j".to_owned(), attempt: Attempt(0) },
+            spec,
+            placement: Placement { workers: vec![worker], tasks: vec![0] },
+            storage: storage.to_owned(),
+            restore: None,
+            first_checkpoint: CheckpointId(0),
+            edges_apart: Vec::new(),
+            retract_after: None,
+        }))
+    }
+
+    #[test]
+    fn a_trial_that_begins_while_the_one_before_ends_is_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let (go_on, wait) = sync_channel(9);
+        let (said, reports) = sync_channel(9);
+        let worker = Worker::new(WorkerOptions {
+            name: "a".into(),
+            sandbox: Sandbox::new(SandboxOptions::default()).unwrap(),
+            components: Arc::new(Nothing),
+            connectors: Arc::new(Slow(Mutex::new(wait))),
+            storages: Arc::new(UrlStorages),
+            native: BTreeMap::new(),
+            network: None,
+            reports: Arc::new(Said(said)),
+        });
+        let next = || reports.recv_timeout(Duration::from_secs(30)).unwrap();
+        let prepare = trial(&folder.path().to_string_lossy());
+        let execution = prepare.execution().unwrap().clone();
+        worker.command(prepare.clone());
+        worker.command(Command::Cancel { execution: execution.clone(), finish: false });
+        worker.command(prepare.clone());
+        let refused = next();
+        assert!(matches!(&refused, Report::Failed { failure, .. } if failure.reason.contains("try again")), "{refused:?}");
+        go_on.send(()).unwrap();
+        assert_eq!(next(), Report::Prepared { execution: execution.clone() });
+        assert!(matches!(next(), Report::Ended { .. }));
+        worker.command(prepare);
+        go_on.send(()).unwrap();
+        assert_eq!(next(), Report::Prepared { execution });
+        worker.shutdown();
     }
 }

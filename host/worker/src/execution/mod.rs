@@ -17,3 +17,4 @@ mod voice;
 
 pub use prepare::{ConnectorLine, check_connectors, describe_connectors};
 pub(crate) use runner::Runner;
+pub(crate) use voice::transient;
