@@ -111,7 +111,7 @@ fn checkpoint(mut section: Section<'_>, problems: &mut Problems) -> CheckpointSe
 impl Default for RestartSettings {
     fn default() -> RestartSettings {
         RestartSettings::Exponential {
-            initial: Duration::from_millis(200),
+            initial: RESTART_INITIAL,
             max: Duration::from_secs(30),
             multiplier: 2.0,
             reset_after: Duration::from_mins(10),
@@ -137,6 +137,9 @@ const STRATEGIES: [(&str, StrategyName); 4] = [
 
 /// The keys of all strategies. Those of another one than the chosen are no error, so that `--set
 /// job.restart.strategy=none` works on any job; they are warned about.
+/// First delay of the default strategy: a job that lost a worker should go on at once, one that fails again soon waits longer.
+const RESTART_INITIAL: Duration = Duration::from_millis(50);
+
 const RESTART_KEYS: [&str; 9] = ["delay", "attempts", "failures", "per", "initial", "max", "multiplier", "reset_after", "jitter"];
 
 fn restart(mut section: Section<'_>, problems: &mut Problems) -> RestartSettings {
@@ -169,7 +172,7 @@ fn restart(mut section: Section<'_>, problems: &mut Problems) -> RestartSettings
 }
 
 fn exponential(section: &mut Section<'_>, problems: &mut Problems) -> RestartSettings {
-    let initial = section.duration_above_zero("initial", problems).unwrap_or(Duration::from_millis(200));
+    let initial = section.duration_above_zero("initial", problems).unwrap_or(RESTART_INITIAL);
     let max = section.duration_above_zero("max", problems);
     if let Some(max) = max
         && max < initial

@@ -13,7 +13,7 @@ pub struct Settings {
     /// how much of it the network carries; larger packets cost less CPU per byte than anything else here saves. Some
     /// networks lose large packets silently for a while after a route has changed: set 1,452 there.
     pub packet_bytes_max: u16,
-    /// What a peer may send on one channel before it is read, in bytes. Default 512 KiB; 32 KiB up to
+    /// What a peer may send on one channel before it is read, in bytes. Default 128 KiB; 32 KiB up to
     /// [`limits::STREAM_WINDOW_BYTES_MAX`]. A connection holds at most this times `channels_max`.
     pub channel_window_bytes: u32,
     /// What this side may have sent on one connection without an acknowledgement, in bytes. Default 16 MiB. Should exceed
@@ -54,7 +54,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             packet_bytes_max: limits::PACKET_BYTES_MAX,
-            channel_window_bytes: 512 << 10,
+            channel_window_bytes: 128 << 10,
             send_window_bytes: 16 << 20,
             channels_max: limits::CHANNELS_PER_CONNECTION_MAX,
             keep_alive: Duration::from_secs(1),

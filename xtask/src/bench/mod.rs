@@ -101,9 +101,13 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let wire = setup::build_bench(&workspace, profile, setup::WIRE_BENCH)?;
     let stand = Stand { workspace, prepared, native, wire, scratch, effort };
 
+    // Only a whole run is worth keeping; an excerpt must not take its place.
+    let is_whole = only.is_empty() && effort == FULL && profile == Profile::Release;
+    let file = if is_whole { stand.workspace.root.join("bench/results.md") } else { stand.scratch.join("results.md") };
     let mut report = Report::new(&stand, arguments, flink.as_ref())?;
     for case in CASES.iter().filter(|case| case.name.contains(&only)) {
         throughput(&stand, case, flink.as_ref(), &mut report)?;
+        report.write(&file)?;
     }
     if "pause".contains(&only) {
         report.large(&steady::large(&stand)?);
@@ -113,10 +117,8 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     }
     for (name, section) in CLUSTER_SECTIONS.into_iter().filter(|(name, _)| name.contains(&only)) {
         report.section(&section(&stand).with_context(|| format!("measuring {name}"))?);
+        report.write(&file)?;
     }
-    // Only a whole run is worth keeping; an excerpt must not take its place.
-    let is_whole = only.is_empty() && effort == FULL && profile == Profile::Release;
-    let file = if is_whole { stand.workspace.root.join("bench/results.md") } else { stand.scratch.join("results.md") };
     report.write(&file)?;
     println!("\n{}\nwritten to {}", report.text(), file.display());
     Ok(())
