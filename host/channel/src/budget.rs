@@ -192,7 +192,7 @@ mod tests {
     fn the_bound_follows_the_pace_of_the_receiver() {
         let mut run = Run::new();
         assert_eq!(run.budget.bytes_max(), limits::CHANNEL_BYTES_MIN, "it starts small");
-        run.go(1 << 20, 400 << 10, 100);
+        run.go(1 << 20, 400 << 10, 200);
         assert_eq!(run.budget.bytes_max(), 8 << 20, "a fast receiver has all the room there is");
         run.bursts(256 << 10, 100);
         let bound = run.budget.bytes_max();
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn time_without_frames_or_without_reading_is_not_the_receivers() {
         let mut run = Run::new();
-        run.go(1 << 20, 400 << 10, 100);
+        run.go(1 << 20, 400 << 10, 200);
         while !run.queue.is_empty() {
             run.remove();
         }

@@ -204,11 +204,10 @@ impl Registry {
         Some(member.candidate.address.clone())
     }
 
-    /// A process that seemed to have ended certainly has.
+    /// A process that was suspected certainly has ended, even if words of it have been read since.
     pub(crate) fn ended(&mut self, now: Now, worker: &str, incarnation: u64) -> Vec<Change> {
-        let suspected = self.members.get(worker).filter(|member| member.suspected_ms.is_some());
-        let link = suspected.filter(|member| member.candidate.incarnation == incarnation).and_then(|member| member.link);
-        link.map_or_else(Vec::new, |link| self.drop_link(now, link, ENDED))
+        let member = self.members.get(worker).filter(|member| member.candidate.incarnation == incarnation);
+        member.and_then(|member| member.link).map_or_else(Vec::new, |link| self.drop_link(now, link, ENDED))
     }
 
     /// A connection is closed.

@@ -135,11 +135,11 @@ const STRATEGIES: [(&str, StrategyName); 4] = [
     ("exponential", StrategyName::Exponential),
 ];
 
-/// The keys of all strategies. Those of another one than the chosen are no error, so that `--set
-/// job.restart.strategy=none` works on any job; they are warned about.
 /// First delay of the default strategy: a job that lost a worker should go on at once, one that fails again soon waits longer.
 const RESTART_INITIAL: Duration = Duration::from_millis(50);
 
+/// The keys of all strategies. Those of another one than the chosen are no error, so that `--set
+/// job.restart.strategy=none` works on any job; they are warned about.
 const RESTART_KEYS: [&str; 9] = ["delay", "attempts", "failures", "per", "initial", "max", "multiplier", "reset_after", "jitter"];
 
 fn restart(mut section: Section<'_>, problems: &mut Problems) -> RestartSettings {

@@ -18,7 +18,7 @@ use crate::dead_letter;
 use crate::operator::{Call, Operator};
 use crate::pace::Pace;
 use crate::report::Prepare;
-use crate::router::Router;
+use crate::router::{Router, frame_bytes};
 use crate::stats::VertexStats;
 
 /// Where rows go next.
@@ -345,7 +345,12 @@ impl Chain {
 
     /// Bytes that what is sent at once should not exceed, so that it takes up only part of the room in each channel.
     pub(crate) fn worth_sending(&self) -> usize {
-        self.routers.iter().map(Router::worth_sending).min().unwrap_or(limits::FRAME_BYTES_TARGET)
+        frame_bytes(self.routers.iter().map(Router::worth_sending).fold(Worth::default(), Worth::and))
+    }
+
+    /// Looks at all channels again, in case nothing was sent into some for long.
+    pub(crate) fn look(&mut self) {
+        self.routers.iter_mut().for_each(Router::look);
     }
 
     pub(crate) fn is_drained(&self) -> bool {

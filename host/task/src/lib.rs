@@ -21,6 +21,7 @@ mod source;
 mod stats;
 mod task;
 mod work;
+mod worth;
 
 pub use build::{HeadSpec, Instances, NodeSpec, NodeWork, RestoredInFlight, TaskHandle, TaskSpec};
 pub use chain::{OnReject, Target};

@@ -9,6 +9,7 @@ use weir_channel::Frame;
 use weir_model::{Barrier, Batch, Partitioner, limits};
 
 use crate::gate::Sender;
+use crate::worth::Worth;
 
 /// How rows are divided over the subtasks downstream.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Router {
         if rows.is_empty() {
             return;
         }
-        let worth = self.worth_sending();
+        let worth = frame_bytes(self.worth_sending());
         if rows.len() >= DIRECT_ROWS_MIN || rows.size_bytes() >= worth / 4 {
             self.flush();
             self.send(rows);
@@ -84,15 +85,18 @@ impl Router {
         }
     }
 
-    /// Bytes that what is sent at once should not exceed, so that it takes up only part of the room in each channel. As much as
-    /// a frame may hold, unless the channels are read slowly.
-    pub(crate) fn worth_sending(&self) -> usize {
-        let least = self.senders.iter().map(Sender::worth_sending).min().unwrap_or(usize::MAX);
-        let divided = match self.division {
-            Division::Hash(_) => least.saturating_mul(self.senders.len()),
-            Division::Forward | Division::Rebalance { .. } | Division::Broadcast => least,
-        };
-        divided.min(limits::FRAME_BYTES_TARGET)
+    /// Bytes that what is sent at once should not exceed, so that it takes up only part of the room in each channel.
+    pub(crate) fn worth_sending(&self) -> Worth {
+        let all = self.senders.iter().map(Sender::worth_sending).fold(Worth::default(), Worth::and);
+        match self.division {
+            Division::Hash(_) => all.times(self.senders.len()),
+            Division::Forward | Division::Rebalance { .. } | Division::Broadcast => all,
+        }
+    }
+
+    /// Looks at the channels again, in case nothing was sent for long.
+    pub(crate) fn look(&mut self) {
+        self.senders.iter_mut().for_each(Sender::look);
     }
 
     /// Sends the rows that were gathered.
@@ -168,6 +172,11 @@ impl Router {
             }
         }
     }
+}
+
+/// Bytes of a frame: as much as one may hold, unless channels are read slowly.
+pub(crate) fn frame_bytes(worth: Worth) -> usize {
+    worth.bytes().unwrap_or(usize::MAX).min(limits::FRAME_BYTES_TARGET)
 }
 
 #[cfg(test)]

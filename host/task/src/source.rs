@@ -134,7 +134,7 @@ impl SourceHead {
     /// Reads once and works off what was read.
     pub(crate) fn read(&mut self, chain: &mut Chain) -> Result<Read, TaskError> {
         let started = self.clock.now();
-        self.adapt(started);
+        self.adapt(started, chain);
         self.rows.clear();
         let polled =
             self.source.poll(&mut self.rows, self.rows_max, chain.worth_sending()).map_err(TaskError::connector(&self.uid))?;
@@ -195,7 +195,7 @@ impl SourceHead {
 
     /// Rows a read asks for follow from how long the rows before took, so that neither slow operators in the chain nor slow
     /// tasks behind it make rounds long.
-    fn adapt(&mut self, now: Duration) {
+    fn adapt(&mut self, now: Duration, chain: &mut Chain) {
         let Some(Round { rows, took }) = self.round.take() else { return };
         let alone = rows as f64 * ROUND_TARGET.as_secs_f64() / took.as_secs_f64().max(1e-9);
         let window = self.window.get_or_insert(Window { since: now, rows: 0, waited: Duration::ZERO });
@@ -208,6 +208,7 @@ impl SourceHead {
             let goes_through = window.rows as f64 * WHOLE_ROUND_TARGET.as_secs_f64() / elapsed.as_secs_f64();
             self.cap = if is_held_up { goes_through.clamp(now_max / 2.0, now_max * 2.0) } else { self.cap * 2.0 };
             *window = Window { since: now, rows: 0, waited: Duration::ZERO };
+            chain.look();
         } else if !window.waited.is_zero() {
             // Not more before it is known how much is too much.
             self.cap = self.cap.min(now_max);

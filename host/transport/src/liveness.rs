@@ -98,21 +98,29 @@ pub async fn connect(address: &str, identity: &Identity, expected: Option<&NodeI
 }
 
 /// Whether nobody has the UDP port at `address` open, so that the process which had it has certainly ended: its machine's
-/// kernel says so, usually within a round trip. Without an answer in half a second, nothing is known.
+/// kernel says so, usually within a round trip. Without an answer in half a second, nothing is known. Of a name with several
+/// addresses, all must say so.
 pub async fn is_port_closed(address: &str) -> bool {
     let asked = async {
-        let address = tokio::net::lookup_host(address).await?.next().ok_or(std::io::ErrorKind::NotFound)?;
-        let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let socket = UdpSocket::bind((any, 0)).await?;
-        socket.connect(address).await?;
-        // No QUIC packet: whoever has the port ignores it.
-        socket.send(&[0]).await?;
-        socket.recv(&mut [0]).await
+        let mut all = tokio::net::lookup_host(address).await.ok()?.peekable();
+        all.peek()?;
+        for address in all {
+            let error = ask(address).await.err()?;
+            (error.kind() == std::io::ErrorKind::ConnectionRefused).then_some(())?;
+        }
+        Some(())
     };
-    match tokio::time::timeout(PROBE_TIMEOUT, asked).await {
-        Ok(Err(error)) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-        Ok(Ok(_)) | Err(_) => false,
-    }
+    tokio::time::timeout(PROBE_TIMEOUT, asked).await.ok().flatten().is_some()
+}
+
+/// Sends to a UDP port, and waits for any answer.
+async fn ask(address: SocketAddr) -> std::io::Result<usize> {
+    let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(address).await?;
+    // No QUIC packet: whoever has the port ignores it.
+    socket.send(&[0]).await?;
+    socket.recv(&mut [0]).await
 }
 
 async fn connect_and_greet(address: &str, identity: &Identity, expected: Option<&NodeId>) -> Result<Watched, TransportError> {

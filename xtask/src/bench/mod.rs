@@ -97,8 +97,10 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let scratch = workspace.target.join("xtask/bench");
     fs::create_dir_all(&scratch).with_context(|| format!("cannot make the folder {}", scratch.display()))?;
     let prepared = setup::prepare(&workspace, profile, &scratch.join("data"))?;
-    let native = setup::build_bench(&workspace, profile, setup::NATIVE_BENCH)?;
-    let wire = setup::build_bench(&workspace, profile, setup::WIRE_BENCH)?;
+    // Each of them is minutes of building.
+    let build = |needed: bool, package| if needed { setup::build_bench(&workspace, profile, package) } else { Ok(None) };
+    let native = build(CASES.iter().any(|case| case.name.contains(&only)), setup::NATIVE_BENCH)?;
+    let wire = build("dataplane".contains(&only), setup::WIRE_BENCH)?;
     let stand = Stand { workspace, prepared, native, wire, scratch, effort };
 
     // Only a whole run is worth keeping; an excerpt must not take its place.

@@ -185,8 +185,15 @@ impl Surroundings for Inner {
                         entry = chronicle::first_checkpoint(notice);
                     }
                 }
-                // The same numbers again are not news.
-                Notice::Waiting(shortage) if book.shortage.replace(*shortage) == Some(*shortage) => entry = None,
+                Notice::Waiting(shortage) => {
+                    let told = book.shortage.replace(*shortage);
+                    // How many wait before it changes often, and is shown; an event of each change would be one of each job that waits.
+                    if told.is_some_and(|told| (told.needed, told.workers) == (shortage.needed, shortage.workers)) {
+                        if let Some((_, reason)) = entry.take().and_then(|entry| entry.state) {
+                            book.record.reason = reason;
+                        }
+                    }
+                }
                 _ => {}
             }
         }

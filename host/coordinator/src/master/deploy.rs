@@ -296,10 +296,12 @@ impl Master {
         // What was handed over is still written where the job ends well.
         let finish = why.is_some_and(Ended::is_well);
         self.tell_all(deployed, |execution| Command::Cancel { execution, finish });
-        if let Some(notice) = why.and_then(Ended::notice) {
+        let is_trial = deployed.id.attempt == Attempt(0);
+        // Whoever tries says what follows from it.
+        if let Some(notice) = why.filter(|_| !is_trial).and_then(Ended::notice) {
             self.notice(&deployed.job, &notice);
         }
-        let patience = if deployed.id.attempt == Attempt(0) { TRIAL_END_PATIENCE } else { END_PATIENCE };
+        let patience = if is_trial { TRIAL_END_PATIENCE } else { END_PATIENCE };
         let began = Instant::now();
         let mut until = began + SLOW_END;
         let mut last = Vec::new();

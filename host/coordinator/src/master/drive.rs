@@ -240,7 +240,11 @@ impl Master {
                 self.tell(driver, Event::RequestStop)
             }
             Told::Wish(Wish::Cancel) => Some(Ended::Cancelled),
-            Told::Wish(Wish::Rescale(parallelism)) => self.rescale(driver, parallelism),
+            Told::Wish(Wish::Rescale(parallelism)) => {
+                // What was wished before counts no more.
+                self.later = None;
+                self.rescale(driver, parallelism)
+            }
             Told::Leave => Some(Ended::Left),
             Told::Kept(Kept(written)) => self.written(driver, written),
             Told::WorkerLost { .. } | Told::SlotsChanged => None,

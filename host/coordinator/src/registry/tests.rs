@@ -128,7 +128,6 @@ fn a_process_that_seems_to_have_ended_is_lost_soon_unless_it_is_heard() {
 fn a_process_that_certainly_has_ended_is_lost_at_once() {
     let mut registry = Registry::new("1");
     registry.register(at(0), 1, candidate("a", 1, at(0)));
-    assert_eq!(registry.ended(at(1), "a", 1), [], "nobody has asked: a port that is closed proves nothing alone");
     assert_eq!(registry.suspect(at(1), "a", 2), None);
     assert_eq!(registry.suspect(at(1), "a", 1), Some("10.0.0.1:7".to_owned()));
     assert_eq!(registry.ended(at(2), "a", 2), [], "another process");
@@ -137,7 +136,8 @@ fn a_process_that_certainly_has_ended_is_lost_at_once() {
     registry.register(at(4), 2, candidate("b", 1, at(4)));
     registry.suspect(at(5), "b", 1);
     registry.heard(at(5 + LAST_WORDS_MS), 2);
-    assert_eq!(registry.ended(at(6 + LAST_WORDS_MS), "b", 1), [], "it has spoken since");
+    let late = [lost("b", 2, "its process has ended")];
+    assert_eq!(registry.ended(at(6 + LAST_WORDS_MS), "b", 1), late, "what it said last was read late");
 }
 
 #[test]

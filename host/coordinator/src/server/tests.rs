@@ -46,12 +46,15 @@ fn world() -> (tempfile::TempDir, Server, Client) {
     (folder, server, Client { runtime, identity, endpoint, address })
 }
 
-fn register() -> Report {
+/// Where rows are sent to; nothing listens there.
+const NOWHERE: &str = "127.0.0.1:1";
+
+fn register(data_address: &str) -> Report {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     Report::Register(Register {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         slots: 1,
-        data_address: "127.0.0.1:1".to_owned(),
+        data_address: data_address.to_owned(),
         clock_ms: now.as_millis() as u64,
         running: Vec::new(),
     })
@@ -101,7 +104,7 @@ fn garbage_closes_its_connection_and_nothing_else() {
 
     let (sender, mut receiver) = client.connect().split();
     client.runtime.block_on(async {
-        sender.send(encode(&register(), &[]).into()).await.unwrap();
+        sender.send(encode(&register(NOWHERE), &[]).into()).await.unwrap();
         let answer: Envelope<Command> = decode(&receiver.recv().await.unwrap()).unwrap();
         assert_eq!(answer.message, Command::Welcome { keep: Vec::new() });
         sender.send(Bytes::from_static(b"garbage")).await.unwrap();
@@ -115,9 +118,10 @@ fn garbage_closes_its_connection_and_nothing_else() {
 fn a_worker_whose_process_has_ended_is_lost_before_its_heartbeats_are_missed() {
     let (_folder, server, client) = world();
     let (sender, mut receiver) = client.connect().split();
+    let data_address = client.endpoint.local_addr().unwrap().to_string();
     let watched = client.runtime.block_on(async {
         let watched = liveness::connect(&client.address, &client.identity, None).await.unwrap();
-        sender.send(encode(&register(), &[]).into()).await.unwrap();
+        sender.send(encode(&register(&data_address), &[]).into()).await.unwrap();
         receiver.recv().await.unwrap();
         watched
     });
@@ -143,6 +147,28 @@ fn a_worker_whose_process_has_ended_is_lost_before_its_heartbeats_are_missed() {
     until("it is lost", || !alive(&server));
     let worker = &server.cluster.workers()[0];
     assert!(worker.since_ms >= heard, "{worker:?}");
+    server.shutdown();
+}
+
+#[test]
+fn a_worker_whose_port_is_closed_too_is_lost_at_once() {
+    let (_folder, server, client) = world();
+    let (sender, mut receiver) = client.connect().split();
+    let watched = client.runtime.block_on(async {
+        let watched = liveness::connect(&client.address, &client.identity, None).await.unwrap();
+        sender.send(encode(&register(NOWHERE), &[]).into()).await.unwrap();
+        receiver.recv().await.unwrap();
+        watched
+    });
+    assert!(alive(&server));
+    // Words of it that are read late do not count, however many.
+    client.runtime.spawn(async move {
+        while sender.send(encode(&Report::Heartbeat { progress: Vec::new() }, &[]).into()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    drop(watched);
+    until("it is lost", || !alive(&server));
     server.shutdown();
 }
 

@@ -106,7 +106,7 @@ fn template(component: &Component) -> Template {
 
 /// Limits for guests that misbehave.
 fn tight() -> InstanceLimits {
-    InstanceLimits { memory_bytes: 8 << 20, call_deadline: Duration::from_millis(300) }
+    InstanceLimits { memory_bytes: 8 << 20, call_deadline: Duration::from_secs(2) }
 }
 
 /// Rows with these timestamps and 8-byte values.

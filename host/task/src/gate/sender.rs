@@ -7,6 +7,7 @@ use weir_channel::Frame;
 use weir_model::{Barrier, limits};
 
 use super::Shared;
+use crate::worth::Worth;
 
 /// The sending side of one channel. Frames that found no room wait here, in order.
 #[derive(Debug)]
@@ -16,11 +17,13 @@ pub struct Sender {
     overflow: VecDeque<Frame>,
     /// Bytes that might wait in the channel when it was last looked at.
     bytes_max: usize,
+    /// Nothing waited in it then, so nobody knows whether its receiver is slow.
+    is_free: bool,
 }
 
 impl Sender {
     pub(super) fn new(gate: Arc<Shared>, channel: usize) -> Sender {
-        Sender { gate, channel, overflow: VecDeque::new(), bytes_max: limits::CHANNEL_BYTES_MIN }
+        Sender { gate, channel, overflow: VecDeque::new(), bytes_max: limits::CHANNEL_BYTES_MIN, is_free: true }
     }
 
     /// Sends a frame, or keeps it in the overflow where the channel has no room. Frames without rows take no room and
@@ -50,8 +53,15 @@ impl Sender {
     }
 
     /// Bytes that a frame should not exceed, so that a few of them fit into the channel.
-    pub(crate) fn worth_sending(&self) -> usize {
-        self.bytes_max / 2
+    pub(crate) fn worth_sending(&self) -> Worth {
+        Worth::of(self.bytes_max / 2, self.is_free)
+    }
+
+    /// Looks at the channel again, in case nothing was sent for long.
+    pub(crate) fn look(&mut self) {
+        let gate = self.gate.lock();
+        let channel = &gate.channels[self.channel];
+        (self.bytes_max, self.is_free) = (channel.bytes_max(), channel.bytes() == 0);
     }
 
     /// Whether nothing waits in the overflow.
@@ -66,6 +76,7 @@ impl Sender {
         let mut sent = false;
         {
             let mut gate = self.gate.lock();
+            self.is_free = gate.channels[self.channel].bytes() == 0;
             while let Some(frame) = self.overflow.pop_front() {
                 if frame.rows_len() > 0 && !beyond_bound && !gate.channels[self.channel].has_room() {
                     self.overflow.push_front(frame);

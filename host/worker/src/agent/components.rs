@@ -106,10 +106,13 @@ impl FetchedComponents {
     fn sweep(&self) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            let metadata = entry.metadata()?;
-            if metadata.is_file() {
-                files.push((metadata.modified()?, metadata.len(), entry.path()));
+            // One that is gone by now, or cannot be looked at, is left alone.
+            let Ok(entry) = entry else { continue };
+            let Ok(metadata) = entry.metadata() else { continue };
+            if let Ok(modified) = metadata.modified()
+                && metadata.is_file()
+            {
+                files.push((modified, metadata.len(), entry.path()));
             }
         }
         let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
@@ -118,8 +121,16 @@ impl FetchedComponents {
             if total <= self.kept_bytes_max {
                 break;
             }
-            fs::remove_file(&path)?;
-            tracing::info!(path = %path.display(), bytes, "a component that was used long ago is not kept any longer");
+            match fs::remove_file(&path) {
+                Ok(()) => {
+                    tracing::info!(path = %path.display(), bytes, "a component that was used long ago is not kept any longer")
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "cannot delete a component that was used long ago");
+                    continue;
+                }
+            }
             total -= bytes;
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use weir_channel::{Frame, wire};
 use weir_model::{InstanceId, KeyGroupRange, TaskId};
@@ -56,9 +57,12 @@ impl Deployer<'_> {
             }
             in_flight.insert(task, self.in_flight(vertices[0], subtask)?);
         }
-        // On all cores: decompressing and writing pages is most of a restart with large state.
-        let made =
-            wanted.par_iter().map(|one| self.instance(one, &templates[&one.vertex])).collect::<Result<Vec<_>, Failure>>()?;
+        // On all cores: decompressing and writing pages is most of a restart with large state. Not in the pool that compiles
+        // components: reads of a storage that hangs must hold up this job alone.
+        let threads = ThreadPoolBuilder::new().thread_name(|_| "restore".to_owned()).build();
+        let threads = threads.map_err(|error| transient(error.to_string()))?;
+        let make = |one: &Wanted<'_>| self.instance(one, &templates[&one.vertex]);
+        let made = threads.install(|| wanted.par_iter().map(make).collect::<Result<Vec<_>, Failure>>())?;
         let mut instances: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (one, made) in wanted.iter().zip(made) {
             instances.entry((one.vertex, one.subtask)).or_default().push(made);

@@ -65,6 +65,8 @@ impl Committable {
                 tracing::info!(file = %to.display(), rows = self.rows, "committed before, and moved away by its reader");
                 Ok(())
             }
+            // Between the two looks, a task of an earlier attempt that stood still may have done it.
+            (Some(_), Some(found)) if found == self.bytes && size(&from)?.is_none() => sync_folder(&self.folder),
             (Some(_), Some(_)) => Err(self.refuse(
                 &to,
                 format!("{} is not committed yet, and a file of that name exists already", from.display()),

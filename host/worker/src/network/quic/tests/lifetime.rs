@@ -49,12 +49,12 @@ fn a_receiver_that_is_behind_reads_on_after_the_sender_has_ended() {
     let mut receiving = b.expect(&attempt(1), &a, &[0], &lost);
     let mut sending = a.connect(&attempt(1), &b.address, &[0], &lost);
     // Less than the stream's window, more than the gate holds.
-    (0..10).for_each(|number| sending.senders[0].send_beyond_bound(row(number, 40_000)));
+    (0..10).for_each(|number| sending.senders[0].send_beyond_bound(row(number, 10_000)));
     sending.senders[0].send_beyond_bound(Frame::End);
     let ready = sending.readies[0].clone();
     drop(sending);
     until("the sender is done", || ready.strong_count() == 0);
-    (0..10).for_each(|number| assert_eq!(receiving.next(), (0, row(number, 40_000))));
+    (0..10).for_each(|number| assert_eq!(receiving.next(), (0, row(number, 10_000))));
     assert_eq!(receiving.next(), (0, Frame::End));
     assert_eq!(lost.all(), []);
 }
