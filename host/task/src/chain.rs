@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_channel::Frame;
 use weir_connectors::{ConnectorError, Sink};
-use weir_model::{Barrier, Batch, BatchRef, CheckpointId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, limits};
+use weir_model::{Barrier, Batch, BatchRef, CheckpointId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp};
 use weir_sandbox::{Emitted, Rejection};
 
 use crate::TaskError;
@@ -20,6 +20,7 @@ use crate::pace::Pace;
 use crate::report::Prepare;
 use crate::router::{Router, frame_bytes};
 use crate::stats::VertexStats;
+use crate::worth::Worth;
 
 /// Where rows go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

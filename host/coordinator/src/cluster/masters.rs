@@ -188,10 +188,10 @@ impl Surroundings for Inner {
                 Notice::Waiting(shortage) => {
                     let told = book.shortage.replace(*shortage);
                     // How many wait before it changes often, and is shown; an event of each change would be one of each job that waits.
-                    if told.is_some_and(|told| (told.needed, told.workers) == (shortage.needed, shortage.workers)) {
-                        if let Some((_, reason)) = entry.take().and_then(|entry| entry.state) {
-                            book.record.reason = reason;
-                        }
+                    if told.is_some_and(|told| (told.needed, told.workers) == (shortage.needed, shortage.workers))
+                        && let Some((_, reason)) = entry.take().and_then(|entry| entry.state)
+                    {
+                        book.record.reason = reason;
                     }
                 }
                 _ => {}

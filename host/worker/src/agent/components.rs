@@ -123,7 +123,7 @@ impl FetchedComponents {
             }
             match fs::remove_file(&path) {
                 Ok(()) => {
-                    tracing::info!(path = %path.display(), bytes, "a component that was used long ago is not kept any longer")
+                    tracing::info!(path = %path.display(), bytes, "a component that was used long ago is not kept any longer");
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {

@@ -1,6 +1,7 @@
 //! Workers come and go under running jobs.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use weir_protocol::Command;
 use weir_protocol::api::{ClusterApi, JobState};
@@ -182,9 +183,10 @@ fn jobs_that_wait_are_served_in_the_order_in_which_they_were_submitted() {
     assert!(reason.contains("it needs 1 slot after jobs that were submitted before it and wait for 2 slots"), "{reason}");
     wait_event(&cluster, "a-small-one", 0, "waiting");
     cluster.cancel("j").unwrap();
-    let reason = || cluster.job("a-small-one").unwrap().status.reason.unwrap_or_default();
-    until("the reason follows", || reason().contains("wait for 2 slots, and the 1 worker that is connected has 1 slot free"));
-    let told = cluster.events("a-small-one", 0).unwrap().into_iter().filter(|event| event.kind == "waiting").count();
+    let expected = "wait for 2 slots, and the 1 worker that is connected has 1 slot free";
+    until("the reason follows", || cluster.job("a-small-one").unwrap().status.reason.filter(|reason| reason.contains(expected)));
+    let told =
+        cluster.events("a-small-one", 0, Duration::ZERO).unwrap().into_iter().filter(|event| event.kind == "waiting").count();
     assert_eq!(told, 1, "other numbers ahead of it are no event");
     cluster.cancel("k").unwrap();
     wait_state(&cluster, "large", JobState::Running);
