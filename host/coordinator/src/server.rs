@@ -6,7 +6,8 @@
 mod connection;
 mod link;
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -28,6 +29,9 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Threads of the network. It only moves messages.
 const NETWORK_THREADS: usize = 2;
+
+/// Free ports that are tried where any will do.
+const PORTS_TRIED_MAX: usize = 16;
 
 /// What runs in a coordinator's process.
 pub(crate) struct Running {
@@ -89,13 +93,30 @@ fn listen(cluster: &Cluster, identity: &Arc<Identity>, address: SocketAddr) -> R
         .enable_all()
         .build()
         .map_err(ServeError::Process)?;
-    let endpoint = Endpoint::bind(identity.clone(), address, Settings::default(), runtime.handle())?;
+    let (endpoint, watched) = bind(identity, address, &runtime)?;
     let local_addr = endpoint.local_addr()?;
     let (stop, stopped) = watch::channel(false);
-    runtime.spawn(watch_processes(cluster.clone(), identity.clone(), local_addr, stopped.clone()));
+    runtime.spawn(watch_processes(cluster.clone(), identity.clone(), watched, stopped.clone()));
     let network = runtime.spawn(accept(cluster.clone(), endpoint, stopped));
     tracing::info!(%local_addr, "listening for workers");
     Ok((runtime, network, stop, local_addr))
+}
+
+/// The endpoint, and the TCP port of the same number for watching processes. Where any free port will do, one that is free for both.
+fn bind(
+    identity: &Arc<Identity>,
+    address: SocketAddr,
+    runtime: &Runtime,
+) -> Result<(Endpoint, io::Result<TcpListener>), ServeError> {
+    let mut tries_left = PORTS_TRIED_MAX;
+    loop {
+        let endpoint = Endpoint::bind(identity.clone(), address, Settings::default(), runtime.handle())?;
+        let watched = TcpListener::bind(endpoint.local_addr()?);
+        tries_left -= 1;
+        if watched.is_ok() || address.port() != 0 || tries_left == 0 {
+            return Ok((endpoint, watched));
+        }
+    }
 }
 
 /// Takes connections until it is told to stop, then closes the endpoint with all of them.
@@ -115,15 +136,24 @@ async fn accept(cluster: Cluster, endpoint: Endpoint, mut stopped: watch::Receiv
 }
 
 /// Notices at once that a worker's process has ended, on the TCP port of the same number. Without it, heartbeats tell later.
-async fn watch_processes(cluster: Cluster, identity: Arc<Identity>, address: SocketAddr, mut stopped: watch::Receiver<bool>) {
-    let watcher = match tokio::net::TcpListener::bind(address).await {
+async fn watch_processes(
+    cluster: Cluster,
+    identity: Arc<Identity>,
+    listener: io::Result<TcpListener>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let listener = listener.and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        tokio::net::TcpListener::from_std(listener)
+    });
+    let watcher = match listener {
         Ok(listener) => liveness::serve(listener, &identity).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     let mut watcher = match watcher {
         Ok(watcher) => watcher,
         Err(error) => {
-            tracing::warn!(%address, error, "cannot listen on TCP; workers that are killed are noticed by their heartbeats only");
+            tracing::warn!(error, "cannot listen on TCP; workers that are killed are noticed by their heartbeats only");
             return;
         }
     };
