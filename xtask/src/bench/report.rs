@@ -62,8 +62,7 @@ impl Report {
             effort.window.as_secs()
         );
         if stand.native.is_none() {
-            text +=
-                "\nNot measured: the operators compiled natively into the same pipeline (this workspace has no binary for it).\n";
+            text += "\nNot measured: the operators compiled natively into the same pipeline.\n";
         }
         text += "\n## Throughput\n\nMedian (lowest - highest). \"Others\" is the most that other processes on the machine used meanwhile.\n";
         Ok(Report { text })
