@@ -59,7 +59,7 @@ pub(super) fn event_line(event: &JobEvent) -> String {
         EventLevel::Error => "error: ",
     };
     let at = output::time(i64::try_from(event.at_ms).unwrap_or(i64::MAX));
-    format!("{at}  {:20}  {level}{}", event.kind, event.message)
+    format!("{at}  {:21}  {level}{}", event.kind, event.message)
 }
 
 /// The state of a job with its reason.
@@ -152,7 +152,7 @@ mod tests {
             kind: "worker-lost".to_owned(),
             message: "worker w2 is gone".to_owned(),
         };
-        assert_eq!(event_line(&event), "2026-03-01T23:00:00Z  worker-lost           warning: worker w2 is gone");
+        assert_eq!(event_line(&event), "2026-03-01T23:00:00Z  worker-lost            warning: worker w2 is gone");
         let mut last = CheckpointStatus {
             id: CheckpointId(7),
             duration_ms: 40,
