@@ -184,20 +184,20 @@ impl WorkerLink for FakeLink {
     }
 }
 
-/// A worker that has joined, and a job `j` with one task.
-pub(super) fn one_with_a_job(cluster: &Cluster) -> FakeWorker {
+/// A worker that has joined, and a job `j` of this parallelism.
+pub(super) fn one_with_a_job(cluster: &Cluster, parallelism: u32) -> FakeWorker {
     let mut a = FakeWorker::new("a", 1);
     a.join(cluster);
-    cluster.submit(job("j", 1)).unwrap();
+    cluster.submit(job("j", parallelism)).unwrap();
     a
 }
 
-/// Two workers that have joined, and a job `j` with two tasks.
-pub(super) fn two_with_a_job(cluster: &Cluster) -> (FakeWorker, FakeWorker) {
+/// Two workers that have joined, and a job `j` of this parallelism.
+pub(super) fn two_with_a_job(cluster: &Cluster, parallelism: u32) -> (FakeWorker, FakeWorker) {
     let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
     a.join(cluster);
     b.join(cluster);
-    cluster.submit(job("j", 2)).unwrap();
+    cluster.submit(job("j", parallelism)).unwrap();
     (a, b)
 }
 

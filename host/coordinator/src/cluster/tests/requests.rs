@@ -71,7 +71,7 @@ fn a_component_that_the_disk_does_not_take_is_refused_with_what_a_person_elsewhe
 fn a_name_belongs_to_one_job_until_that_is_over() {
     let world = World::new();
     let cluster = world.open();
-    let _a = one_with_a_job(&cluster);
+    let _a = one_with_a_job(&cluster, 1);
     wait_event(&cluster, "j", 0, "checkpoint");
     let refusal = cluster.submit(job("j", 2)).unwrap_err();
     assert_eq!((refusal.kind, refusal.code.as_str()), (RefusalKind::Conflict, "E0041"));
@@ -147,7 +147,7 @@ fn a_job_goes_on_with_another_parallelism_from_a_checkpoint() {
 fn a_job_that_starts_over_forgets_its_checkpoints_once() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = one_with_a_job(&cluster);
+    let mut a = one_with_a_job(&cluster, 1);
     wait_event(&cluster, "j", 0, "checkpoint");
     cluster.cancel("j").unwrap();
     wait_state(&cluster, "j", JobState::Cancelled);

@@ -19,7 +19,7 @@ fn end(cluster: &Cluster, workers: &mut [&mut FakeWorker]) {
 fn a_healthy_job_is_taken_over_without_restarting_a_task() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = two_with_a_job(&cluster);
+    let (mut a, mut b) = two_with_a_job(&cluster, 2);
     let before = wait_event(&cluster, "j", 0, "checkpoint");
     end(&cluster, &mut [&mut a, &mut b]);
 
@@ -43,7 +43,7 @@ fn a_healthy_job_is_taken_over_without_restarting_a_task() {
 fn what_a_worker_reports_while_the_others_are_waited_for_counts() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = two_with_a_job(&cluster);
+    let (mut a, mut b) = two_with_a_job(&cluster, 2);
     let before = wait_event(&cluster, "j", 0, "checkpoint");
     end(&cluster, &mut [&mut a, &mut b]);
 
@@ -76,7 +76,7 @@ fn what_a_worker_reports_while_the_others_are_waited_for_counts() {
 fn a_job_whose_worker_does_not_come_back_begins_anew_after_the_wait() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = two_with_a_job(&cluster);
+    let (mut a, mut b) = two_with_a_job(&cluster, 2);
     let before = wait_event(&cluster, "j", 0, "checkpoint");
     end(&cluster, &mut [&mut a, &mut b]);
 
@@ -103,7 +103,7 @@ fn a_job_whose_worker_does_not_come_back_begins_anew_after_the_wait() {
 fn a_job_whose_worker_was_started_anew_does_not_wait() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = two_with_a_job(&cluster);
+    let (mut a, mut b) = two_with_a_job(&cluster, 2);
     let before = wait_event(&cluster, "j", 0, "checkpoint");
     end(&cluster, &mut [&mut a, &mut b]);
 
@@ -123,9 +123,7 @@ fn a_job_whose_worker_was_started_anew_does_not_wait() {
 fn slots_of_an_execution_that_may_go_on_are_not_given_away() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = FakeWorker::new("a", 1);
-    a.join(&cluster);
-    cluster.submit(job("j", 2)).unwrap();
+    let mut a = one_with_a_job(&cluster, 2);
     let before = wait_event(&cluster, "j", 0, "checkpoint");
     cluster.submit(job("i", 1)).unwrap();
     wait_event(&cluster, "i", 0, "waiting");
@@ -142,7 +140,7 @@ fn slots_of_an_execution_that_may_go_on_are_not_given_away() {
 fn what_people_wished_is_done_by_the_next_coordinator() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = one_with_a_job(&cluster);
+    let mut a = one_with_a_job(&cluster, 1);
     cluster.submit(job("k", 1)).unwrap();
     wait_event(&cluster, "j", 0, "checkpoint");
     wait_event(&cluster, "k", 0, "checkpoint");
@@ -174,7 +172,7 @@ fn what_people_wished_is_done_by_the_next_coordinator() {
 fn s38_a_coordinator_that_ends_between_manifest_and_commit_loses_no_commit_and_makes_none_twice() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = two_with_a_job(&cluster);
+    let (mut a, mut b) = two_with_a_job(&cluster, 2);
     wait_event(&cluster, "j", 0, "checkpoint");
     // From now on manifests are written, and one of the workers does not hear of them.
     b.deaf_to_completed.store(true, Ordering::SeqCst);
@@ -208,7 +206,7 @@ fn s38_a_coordinator_that_ends_between_manifest_and_commit_loses_no_commit_and_m
 fn s41_of_two_coordinators_on_copies_of_a_folder_the_one_that_began_last_owns_the_job() {
     let world = World::new();
     let cluster = world.open();
-    let a = one_with_a_job(&cluster);
+    let a = one_with_a_job(&cluster, 1);
     wait_event(&cluster, "j", 0, "checkpoint");
     let copy = world.folder.path().join("copy");
     copy_folder(&world.folder.path().join("data"), &copy);
@@ -268,7 +266,7 @@ fn a_job_that_never_began_starts_under_the_next_coordinator() {
 fn what_a_job_had_done_when_it_ended_is_shown_by_the_next_coordinator() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = one_with_a_job(&cluster);
+    let mut a = one_with_a_job(&cluster, 1);
     cluster.submit(job("k", 1)).unwrap();
     wait_event(&cluster, "j", 0, "checkpoint");
     wait_event(&cluster, "k", 0, "checkpoint");
@@ -297,10 +295,7 @@ fn what_a_job_had_done_when_it_ended_is_shown_by_the_next_coordinator() {
 fn slots_that_were_held_for_an_execution_in_vain_go_to_a_job_that_waits() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
-    a.join(&cluster);
-    b.join(&cluster);
-    cluster.submit(job("j", 4)).unwrap();
+    let (mut a, mut b) = two_with_a_job(&cluster, 4);
     wait_event(&cluster, "j", 0, "checkpoint");
     cluster.submit(job("k", 1)).unwrap();
     wait_event(&cluster, "k", 0, "waiting");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_protocol::Command;
 use weir_protocol::api::{ClusterApi, JobState};
 
-use super::fakes::{FakeWorker, World, job, kinds, two_with_a_job, until, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, job, kinds, one_with_a_job, two_with_a_job, until, wait_event, wait_state};
 
 #[test]
 fn a_job_waits_for_slots_says_so_and_starts_when_there_are_enough() {
@@ -41,7 +41,7 @@ fn a_job_waits_for_slots_says_so_and_starts_when_there_are_enough() {
 fn a_job_whose_worker_is_lost_goes_on_with_the_others() {
     let world = World::new();
     let cluster = world.open();
-    let (a, mut b) = two_with_a_job(&cluster);
+    let (a, mut b) = two_with_a_job(&cluster, 2);
     wait_event(&cluster, "j", 0, "checkpoint");
     b.leave(&cluster);
     let lost = wait_event(&cluster, "j", 0, "worker-lost");
@@ -60,7 +60,7 @@ fn a_job_whose_worker_is_lost_goes_on_with_the_others() {
 fn a_subtask_that_is_stuck_is_told_of_and_does_not_hold_up_the_others_for_long() {
     let world = World::new();
     let cluster = world.open();
-    let (a, mut b) = two_with_a_job(&cluster);
+    let (a, mut b) = two_with_a_job(&cluster, 2);
     wait_event(&cluster, "j", 0, "checkpoint");
     a.stuck.store(true, Ordering::SeqCst);
     b.leave(&cluster);
@@ -87,10 +87,7 @@ fn a_subtask_that_is_stuck_is_told_of_and_does_not_hold_up_the_others_for_long()
 fn a_worker_that_is_silent_is_lost_after_the_timeout() {
     let world = World::new();
     let cluster = world.open();
-    let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
-    a.join(&cluster);
-    b.join(&cluster);
-    cluster.submit(job("j", 4)).unwrap();
+    let (a, mut b) = two_with_a_job(&cluster, 4);
     wait_event(&cluster, "j", 0, "checkpoint");
     // Whatever a worker says is a sign of life, so it must not say anything at all.
     b.abandon();
@@ -114,9 +111,7 @@ fn a_worker_that_is_silent_is_lost_after_the_timeout() {
 fn a_worker_that_connects_anew_without_being_missed_ends_what_it_ran() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = FakeWorker::new("a", 1);
-    a.join(&cluster);
-    cluster.submit(job("j", 2)).unwrap();
+    let mut a = one_with_a_job(&cluster, 2);
     wait_event(&cluster, "j", 0, "checkpoint");
     let old = a.register();
     assert_eq!(old.running.len(), 1);
@@ -150,9 +145,7 @@ fn a_worker_that_may_not_join_is_named_to_jobs_that_wait() {
 fn slots_that_a_job_gives_back_go_to_the_one_that_waits() {
     let world = World::new();
     let cluster = world.open();
-    let mut a = FakeWorker::new("a", 1);
-    a.join(&cluster);
-    cluster.submit(job("j", 2)).unwrap();
+    let _a = one_with_a_job(&cluster, 2);
     wait_state(&cluster, "j", JobState::Running);
     cluster.submit(job("k", 1)).unwrap();
     wait_event(&cluster, "k", 0, "waiting");
