@@ -7,8 +7,9 @@
 //!
 //! Jobs that wait are served in the order in which they were submitted: free slots are kept for those that wait, and a later
 //! job gets only what is beyond. Otherwise a large job would never start where small ones come and go. Two kinds of jobs are
-//! not held up by it, and hold up nobody: one that starts again has its own slots first (all or none: where they are not enough, others get them), and one that needs more than all workers
-//! offer together is passed by, since nobody knows whether there will ever be as many.
+//! not held up by it, and hold up nobody: one that starts again has its own slots first (all or none: where they are not
+//! enough, others get them), and one that needs more than all workers offer together is passed by, since nobody knows whether
+//! there will ever be as many.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

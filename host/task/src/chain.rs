@@ -18,7 +18,7 @@ use crate::dead_letter;
 use crate::operator::{Call, Operator};
 use crate::pace::Pace;
 use crate::report::Prepare;
-use crate::router::{Router, frame_bytes};
+use crate::router::Router;
 use crate::stats::VertexStats;
 use crate::worth::Worth;
 
@@ -346,7 +346,7 @@ impl Chain {
 
     /// Bytes that what is sent at once should not exceed, so that it takes up only part of the room in each channel.
     pub(crate) fn worth_sending(&self) -> usize {
-        frame_bytes(self.routers.iter().map(Router::worth_sending).fold(Worth::default(), Worth::and))
+        self.routers.iter().map(Router::worth_sending).fold(Worth::default(), Worth::and).bytes()
     }
 
     /// Looks at all channels again, in case nothing was sent into some for long.

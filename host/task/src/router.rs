@@ -73,7 +73,7 @@ impl Router {
         if rows.is_empty() {
             return;
         }
-        let worth = frame_bytes(self.worth_sending());
+        let worth = self.worth_sending().bytes();
         if rows.len() >= DIRECT_ROWS_MIN || rows.size_bytes() >= worth / 4 {
             self.flush();
             self.send(rows);
@@ -172,11 +172,6 @@ impl Router {
             }
         }
     }
-}
-
-/// Bytes of a frame: as much as one may hold, unless channels are read slowly.
-pub(crate) fn frame_bytes(worth: Worth) -> usize {
-    worth.bytes().unwrap_or(usize::MAX).min(limits::FRAME_BYTES_TARGET)
 }
 
 #[cfg(test)]

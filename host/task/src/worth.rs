@@ -1,5 +1,7 @@
 //! How much should be sent at once, over channels of different paces.
 
+use weir_model::limits;
+
 /// Bytes that what is sent at once should not exceed, as one channel or several see it. Where rows wait in a channel, its bound
 /// counts: the receiver is behind. Where none do, the channel may be fast, or hardly used and have its first, small bound for
 /// ever; that must not make small what goes to others.
@@ -28,9 +30,9 @@ impl Worth {
         Worth { held: self.held.map(times), free: self.free.map(times) }
     }
 
-    /// Bytes; none where there is no channel.
-    pub(crate) fn bytes(self) -> Option<usize> {
-        self.held.or(self.free)
+    /// Bytes; at most what a frame may hold, also where there is no channel.
+    pub(crate) fn bytes(self) -> usize {
+        self.held.or(self.free).unwrap_or(usize::MAX).min(limits::FRAME_BYTES_TARGET)
     }
 }
 
@@ -42,11 +44,11 @@ mod tests {
     fn channels_that_are_behind_decide_and_hardly_used_ones_do_not() {
         let unused = Worth::of(8, true);
         let (fast, slow, slower) = (Worth::of(1_000, true), Worth::of(100, false), Worth::of(50, false));
-        assert_eq!(Worth::default().bytes(), None);
-        assert_eq!(unused.bytes(), Some(8), "nothing better is known");
-        assert_eq!(unused.and(fast).bytes(), Some(1_000));
-        assert_eq!(unused.and(fast).and(slow).bytes(), Some(100));
-        assert_eq!(slow.and(unused).and(slower).bytes(), Some(50));
-        assert_eq!(slow.and(fast).times(4).bytes(), Some(400));
+        assert_eq!(Worth::default().bytes(), limits::FRAME_BYTES_TARGET);
+        assert_eq!(unused.bytes(), 8, "nothing better is known");
+        assert_eq!(unused.and(fast).bytes(), 1_000);
+        assert_eq!(unused.and(fast).and(slow).bytes(), 100);
+        assert_eq!(slow.and(unused).and(slower).bytes(), 50);
+        assert_eq!(slow.and(fast).times(4).bytes(), 400);
     }
 }

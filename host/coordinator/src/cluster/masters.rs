@@ -110,23 +110,19 @@ impl Surroundings for Inner {
         let mut state = self.state.lock();
         let gives_back = state.schedule.holds(job);
         let waited_for = state.schedule.waits_for(job);
-        let answer = state.schedule.reserve(job, submitted_ms, slots);
-        let answer = match answer {
-            Ok(names) => {
-                let mut workers: Vec<WorkerAddress> = Vec::new();
-                let index = |name: Arc<str>| {
-                    let known = workers.iter().position(|address| address.worker == *name).unwrap_or_else(|| {
-                        let address = state.registry.member(&name).map(|member| member.candidate.address.clone());
-                        workers.push(WorkerAddress { worker: name.to_string(), address: address.unwrap_or_default() });
-                        workers.len() - 1
-                    });
-                    known as u32
-                };
-                let slots = names.into_iter().map(index).collect();
-                Ok(Slots { workers, slots })
-            }
-            Err(shortage) => Err(shortage),
-        };
+        let answer = state.schedule.reserve(job, submitted_ms, slots).map(|names| {
+            let mut workers: Vec<WorkerAddress> = Vec::new();
+            let index = |name: Arc<str>| {
+                let known = workers.iter().position(|address| address.worker == *name).unwrap_or_else(|| {
+                    let address = state.registry.member(&name).map(|member| member.candidate.address.clone());
+                    workers.push(WorkerAddress { worker: name.to_string(), address: address.unwrap_or_default() });
+                    workers.len() - 1
+                });
+                known as u32
+            };
+            let slots = names.into_iter().map(index).collect();
+            Slots { workers, slots }
+        });
         // Nothing is kept any more for one that waited and does not, or for other slots.
         if gives_back || (waited_for.is_some() && waited_for != state.schedule.waits_for(job)) {
             state.slots_changed(Some(job));

@@ -57,12 +57,7 @@ impl Deployer<'_> {
             }
             in_flight.insert(task, self.in_flight(vertices[0], subtask)?);
         }
-        // On all cores: decompressing and writing pages is most of a restart with large state. Not in the pool that compiles
-        // components: reads of a storage that hangs must hold up this job alone.
-        let threads = ThreadPoolBuilder::new().thread_name(|_| "restore".to_owned()).build();
-        let threads = threads.map_err(|error| transient(error.to_string()))?;
-        let make = |one: &Wanted<'_>| self.instance(one, &templates[&one.vertex]);
-        let made = threads.install(|| wanted.par_iter().map(make).collect::<Result<Vec<_>, Failure>>())?;
+        let made = self.instances(&wanted, &templates)?;
         let mut instances: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (one, made) in wanted.iter().zip(made) {
             instances.entry((one.vertex, one.subtask)).or_default().push(made);
@@ -94,6 +89,17 @@ impl Deployer<'_> {
 
     fn read(&self, segment: &Segment) -> Result<impl Deref<Target = [u8]> + use<>, Failure> {
         self.job.storage.read(segment).map_err(|error| unusable(&error))
+    }
+
+    /// Makes instances, on all cores: decompressing and writing pages is most of a restart with large state.
+    fn instances(&self, wanted: &[Wanted<'_>], templates: &BTreeMap<usize, Template>) -> Result<Vec<RestoredInstance>, Failure> {
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Not in the pool that compiles components: reads of a storage that hangs must hold up this job alone.
+        let threads = ThreadPoolBuilder::new().thread_name(|_| "restore".to_owned()).build();
+        let threads = threads.map_err(|error| transient(error.to_string()))?;
+        threads.install(|| wanted.par_iter().map(|one| self.instance(one, &templates[&one.vertex])).collect())
     }
 
     fn instance(&self, wanted: &Wanted<'_>, template: &Template) -> Result<RestoredInstance, Failure> {
