@@ -8,18 +8,16 @@
 //! event/<name>/<number>        JobEvent; number as 8 bytes, big-endian
 //! ```
 //!
-//! Each change is one batch, synced before the call returns: it is there as a whole or not at all, whenever the process or the
-//! power fails. Never decides what is written when; see `cluster/mod.rs` for the order of writes and messages.
+//! They are rows of one table of an SQLite database (docs/decisions/0015). Each change is one transaction, synced before the call
+//! returns: it is there as a whole or not at all, whenever the process or the power fails. Never decides what is written when; see `cluster/mod.rs` for the order of writes and messages.
 
 mod lock;
 mod record;
 
 use std::path::{Path, PathBuf};
 
-use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
-use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, Direction, ErrorKind, IteratorMode, Options, WriteBatch, WriteOptions,
-};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction};
 use serde::de::DeserializeOwned;
 use weir_protocol::api::JobEvent;
 
@@ -27,8 +25,11 @@ pub(crate) use self::lock::DataLock;
 pub(crate) use self::record::{Counts, Desired, JobRecord};
 use crate::Begun;
 
-/// Version of the layout.
-const SCHEMA: u32 = 1;
+/// Version of the layout. 1 was a RocksDB database in the same folder.
+const SCHEMA: u32 = 2;
+
+/// The database, in the folder of the metadata.
+const FILE: &str = "coordinator.sqlite";
 
 /// Events kept of each job; older ones are dropped.
 pub(crate) const EVENTS_PER_JOB_MAX: u64 = 1_000;
@@ -88,7 +89,7 @@ pub(crate) struct Change<'a> {
 pub(crate) struct Metadata {
     folder: PathBuf,
     /// None once it is closed.
-    db: RwLock<Option<DB>>,
+    connection: Mutex<Option<Connection>>,
 }
 
 impl Metadata {
@@ -97,31 +98,37 @@ impl Metadata {
         let folder = data_dir.join("metadata");
         let failed = |reason: String| MetadataError::Database { action: "open", folder: folder.clone(), reason };
         std::fs::create_dir_all(&folder).map_err(|error| failed(error.to_string()))?;
-        let db = DB::open(&options(), &folder).map_err(|error| failed(error.to_string()))?;
-        let metadata = Metadata { folder, db: RwLock::new(Some(db)) };
-        match metadata.get::<u32>(b"schema")? {
-            Some(SCHEMA) => {}
-            Some(found) => return Err(MetadataError::Schema { folder: metadata.folder.clone(), found: found.to_string() }),
-            None if metadata.db()?.iterator(IteratorMode::Start).next().is_some() => {
-                return Err(MetadataError::Schema { folder: metadata.folder.clone(), found: "none".to_owned() });
-            }
-            None => {
-                let mut batch = WriteBatch::default();
-                batch.put(b"schema", encode(&SCHEMA));
-                metadata.write_batch(batch)?;
-            }
+        if folder.join("CURRENT").exists() && !folder.join(FILE).exists() {
+            return Err(MetadataError::Schema { folder, found: "1".to_owned() });
         }
-        Ok(metadata)
+        let mut connection = connect(&folder.join(FILE)).map_err(|error| failed(reason(&error)))?;
+        let damage: String = connection
+            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+            .map_err(|error| failed(reason(&error)))?;
+        if damage != "ok" {
+            return Err(failed(format!("it is damaged ({damage}){DAMAGED_HINT}")));
+        }
+        let made = prepare(&mut connection).map_err(|error| failed(reason(&error)))?;
+        let metadata = Metadata { folder, connection: Mutex::new(Some(connection)) };
+        match metadata.get::<u32>(b"schema")? {
+            Some(SCHEMA) => Ok(metadata),
+            Some(found) => Err(MetadataError::Schema { folder: metadata.folder.clone(), found: found.to_string() }),
+            None if made => {
+                metadata.write(|batch| batch.put(b"schema", &SCHEMA))?;
+                Ok(metadata)
+            }
+            None => Err(MetadataError::Schema { folder: metadata.folder.clone(), found: "none".to_owned() }),
+        }
     }
 
     /// Closes the database. Nothing can be read or written afterwards. Not left to the last owner, who may be a thread that is
     /// about to die with its process, in the middle of it.
     pub(crate) fn close(&self) {
-        self.db.write().take();
+        self.connection.lock().take();
     }
 
-    fn db(&self) -> Result<MappedRwLockReadGuard<'_, DB>, MetadataError> {
-        RwLockReadGuard::try_map(self.db.read(), Option::as_ref).map_err(|_| MetadataError::Database {
+    fn connection(&self) -> Result<MappedMutexGuard<'_, Connection>, MetadataError> {
+        MutexGuard::try_map(self.connection.lock(), Option::as_mut).map_err(|_| MetadataError::Database {
             action: "use",
             folder: self.folder.clone(),
             reason: "the coordinator ends".to_owned(),
@@ -131,10 +138,8 @@ impl Metadata {
     /// All jobs, by name.
     pub(crate) fn jobs(&self) -> Result<Vec<StoredJob>, MetadataError> {
         let mut jobs = Vec::new();
-        let db = self.db()?;
-        for entry in db.iterator(IteratorMode::From(b"job/", Direction::Forward)) {
-            let (key, value) = entry.map_err(|error| self.failed("read", &error))?;
-            let Some(name) = key.strip_prefix(b"job/") else { break };
+        for (key, value) in self.range(b"job/", b"job0", None)? {
+            let name = &key[b"job/".len()..];
             let record = self.decode(&key, &value)?;
             jobs.push(StoredJob { record, begun: self.get(&[b"begun/", name].concat())? });
         }
@@ -143,59 +148,72 @@ impl Metadata {
 
     /// Writes a job's record, and what belongs to it.
     pub(crate) fn put(&self, name: &str, record: &JobRecord, change: &Change<'_>) -> Result<(), MetadataError> {
-        let mut batch = WriteBatch::default();
-        batch.put(key("job", name), encode(record));
-        if change.forget_begun {
-            batch.delete(key("begun", name));
-        }
-        if let Some(begun) = change.begun {
-            batch.put(key("begun", name), encode(begun));
-        }
-        if let Some(event) = change.event {
-            debug_assert_eq!(event.number, record.last_event, "events have no gaps");
-            batch.put(event_key(name, event.number), encode(event));
-            if let Some(old) = event.number.checked_sub(EVENTS_PER_JOB_MAX) {
-                batch.delete(event_key(name, old));
+        self.write(|batch| {
+            batch.put(&key("job", name), record)?;
+            if change.forget_begun {
+                batch.delete(&key("begun", name))?;
             }
-        }
-        self.write_batch(batch)
+            if let Some(begun) = change.begun {
+                batch.put(&key("begun", name), begun)?;
+            }
+            if let Some(event) = change.event {
+                debug_assert_eq!(event.number, record.last_event, "events have no gaps");
+                batch.put(&event_key(name, event.number), event)?;
+                if let Some(old) = event.number.checked_sub(EVENTS_PER_JOB_MAX) {
+                    batch.delete(&event_key(name, old))?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Forgets a job with its events.
     pub(crate) fn remove(&self, name: &str) -> Result<(), MetadataError> {
-        let mut batch = WriteBatch::default();
-        batch.delete(key("job", name));
-        batch.delete(key("begun", name));
-        batch.delete_range(event_key(name, 0), event_key(name, u64::MAX));
-        self.write_batch(batch)
+        self.write(|batch| {
+            batch.delete(&key("job", name))?;
+            batch.delete(&key("begun", name))?;
+            batch.delete_range(&event_key(name, 0), &event_key(name, u64::MAX))
+        })
     }
 
     /// Events of a job with numbers greater than `after`, oldest first; no more than a few hundred at once.
     pub(crate) fn events(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, MetadataError> {
-        let prefix = [&key("event", name)[..], b"/"].concat();
         let from = event_key(name, after.saturating_add(1));
-        let mut events = Vec::new();
-        let db = self.db()?;
-        for entry in db.iterator(IteratorMode::From(&from, Direction::Forward)).take(EVENTS_READ_MAX) {
-            let (key, value) = entry.map_err(|error| self.failed("read", &error))?;
-            if !key.starts_with(&prefix) {
-                break;
-            }
-            events.push(self.decode(&key, &value)?);
-        }
-        Ok(events)
+        let entries = self.range(&from, &event_key(name, u64::MAX), Some(EVENTS_READ_MAX))?;
+        entries.into_iter().map(|(key, value)| self.decode(&key, &value)).collect()
     }
 
-    fn write_batch(&self, batch: WriteBatch) -> Result<(), MetadataError> {
-        let mut durable = WriteOptions::default();
-        durable.set_sync(true);
-        self.db()?.write_opt(batch, &durable).map_err(|error| self.failed("write", &error))
+    /// One change, durable as a whole when this returns; after an error nothing of it is there.
+    fn write(&self, change: impl FnOnce(&Batch<'_>) -> rusqlite::Result<()>) -> Result<(), MetadataError> {
+        let mut connection = self.connection()?;
+        let mut apply = || {
+            let batch = Batch(connection.transaction()?);
+            change(&batch)?;
+            batch.0.commit()
+        };
+        apply().map_err(|error| self.failed("write", &error))
     }
 
     fn get<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, MetadataError> {
-        let db = self.db()?;
-        let value = db.get_pinned(key).map_err(|error| self.failed("read", &error))?;
+        let value: Option<Vec<u8>> = self
+            .connection()?
+            .query_row("SELECT value FROM entries WHERE key = ?1", [key], |row| row.get(0))
+            .optional()
+            .map_err(|error| self.failed("read", &error))?;
         value.map(|value| self.decode(key, &value)).transpose()
+    }
+
+    /// Entries with keys from `from` up to before `end`, in order.
+    fn range(&self, from: &[u8], end: &[u8], limit: Option<usize>) -> Result<Vec<Entry>, MetadataError> {
+        let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let connection = self.connection()?;
+        let read = || {
+            let sql = "SELECT key, value FROM entries WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3";
+            let mut statement = connection.prepare_cached(sql)?;
+            let entries = statement.query_map((from, end, limit), |row| Ok((row.get(0)?, row.get(1)?)))?;
+            entries.collect::<rusqlite::Result<Vec<Entry>>>()
+        };
+        read().map_err(|error| self.failed("read", &error))
     }
 
     fn decode<T: DeserializeOwned>(&self, key: &[u8], value: &[u8]) -> Result<T, MetadataError> {
@@ -206,12 +224,69 @@ impl Metadata {
         })
     }
 
-    fn failed(&self, action: &'static str, error: &rocksdb::Error) -> MetadataError {
-        let hint = match error.kind() {
-            ErrorKind::Corruption => "; restore the folder from a copy, or start with an empty one and submit the jobs again",
-            _ => "",
-        };
-        MetadataError::Database { action, folder: self.folder.clone(), reason: format!("{error}{hint}") }
+    fn failed(&self, action: &'static str, error: &rusqlite::Error) -> MetadataError {
+        MetadataError::Database { action, folder: self.folder.clone(), reason: reason(error) }
+    }
+}
+
+/// Key and value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// A change that is being put together.
+struct Batch<'a>(Transaction<'a>);
+
+impl Batch<'_> {
+    fn put<T: serde::Serialize>(&self, key: &[u8], value: &T) -> rusqlite::Result<()> {
+        self.put_bytes(key, &encode(value))
+    }
+
+    fn put_bytes(&self, key: &[u8], value: &[u8]) -> rusqlite::Result<()> {
+        let mut statement = self.0.prepare_cached("INSERT OR REPLACE INTO entries (key, value) VALUES (?1, ?2)")?;
+        statement.execute((key, value)).map(drop)
+    }
+
+    fn delete(&self, key: &[u8]) -> rusqlite::Result<()> {
+        self.0.prepare_cached("DELETE FROM entries WHERE key = ?1")?.execute([key]).map(drop)
+    }
+
+    /// Deletes keys from `from` up to before `end`.
+    fn delete_range(&self, from: &[u8], end: &[u8]) -> rusqlite::Result<()> {
+        self.0.execute("DELETE FROM entries WHERE key >= ?1 AND key < ?2", (from, end)).map(drop)
+    }
+}
+
+/// Opens the file, or makes it. It is ours alone, as the folder's [`DataLock`] is, so the index of the write-ahead log stays in
+/// memory; every commit is synced.
+fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(file)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // A few kilobytes a job are kept: memory matters more than speed. In KiB where negative, in pages otherwise.
+    connection.pragma_update(None, "cache_size", -1_024)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 256)?;
+    Ok(connection)
+}
+
+/// Makes the table where there is none, and says whether it did.
+fn prepare(connection: &mut Connection) -> rusqlite::Result<bool> {
+    let batch = connection.transaction()?;
+    let tables: i64 = batch.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables == 0 {
+        batch.execute("CREATE TABLE entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT", [])?;
+    }
+    batch.commit()?;
+    Ok(tables == 0)
+}
+
+const DAMAGED_HINT: &str = "; restore the folder from a copy, or start with an empty one and submit the jobs again";
+
+/// What SQLite says, and what can be done about it.
+fn reason(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "no space left on device".to_owned(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => format!("{error}{DAMAGED_HINT}"),
+        _ => error.to_string(),
     }
 }
 
@@ -219,27 +294,6 @@ impl std::fmt::Debug for Metadata {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Metadata({})", self.folder.display())
     }
-}
-
-/// A few kilobytes a job are kept: memory matters more than speed.
-fn options() -> Options {
-    let mut tables = BlockBasedOptions::default();
-    tables.set_block_cache(&Cache::new_lru_cache(1 << 20));
-    let mut options = Options::default();
-    options.create_if_missing(true);
-    options.set_block_based_table_factory(&tables);
-    options.set_compression_type(DBCompressionType::None);
-    options.set_write_buffer_size(1 << 20);
-    options.set_max_write_buffer_number(2);
-    options.set_db_write_buffer_size(2 << 20);
-    options.set_max_total_wal_size(4 << 20);
-    options.set_max_open_files(64);
-    options.set_max_file_opening_threads(1);
-    options.set_max_background_jobs(2);
-    options.set_stats_dump_period_sec(0);
-    options.set_keep_log_file_num(2);
-    options.set_max_log_file_size(1 << 20);
-    options
 }
 
 fn key(kind: &str, name: &str) -> Vec<u8> {

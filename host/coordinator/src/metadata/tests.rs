@@ -93,7 +93,7 @@ fn a_record_of_an_older_coordinator_which_kept_no_counts_can_be_read() {
     for field in ["counts", "checkpoint"] {
         assert!(old.as_object_mut().unwrap().remove(field).is_some(), "{field}");
     }
-    metadata.db().unwrap().put(key("job", "j"), encode(&old)).unwrap();
+    metadata.write(|batch| batch.put(&key("job", "j"), &old)).unwrap();
     assert_eq!(metadata.jobs().unwrap()[0].record, record());
 }
 
@@ -105,13 +105,10 @@ fn events_are_bounded_and_those_of_other_jobs_are_not_touched() {
     for _ in 0..3 {
         write_event(&metadata, "j-", &mut other);
     }
-    for _ in 0..EVENTS_PER_JOB_MAX + 20 {
-        one.last_event += 1;
-        // Not synced, as the disk's speed is not what is tested.
-        let mut batch = WriteBatch::default();
-        batch.put(event_key("j", one.last_event), encode(&event(one.last_event)));
-        metadata.db().unwrap().write(batch).unwrap();
-    }
+    // All at once, as the disk's speed is not what is tested.
+    one.last_event = EVENTS_PER_JOB_MAX + 20;
+    let all = 1..=one.last_event;
+    metadata.write(|batch| all.clone().try_for_each(|number| batch.put(&event_key("j", number), &event(number)))).unwrap();
     for _ in 0..20 {
         write_event(&metadata, "j", &mut one);
     }
@@ -130,16 +127,43 @@ fn events_are_bounded_and_those_of_other_jobs_are_not_touched() {
 #[test]
 fn another_layout_is_refused_by_number() {
     let folder = tempfile::tempdir().unwrap();
-    Metadata::open(folder.path()).unwrap().db().unwrap().put(b"schema", b"7").unwrap();
+    Metadata::open(folder.path()).unwrap().write(|batch| batch.put(b"schema", &7)).unwrap();
     let error = Metadata::open(folder.path()).unwrap_err();
-    assert!(error.to_string().contains("its layout has version 7, this weir knows 1"), "{error}");
+    assert!(error.to_string().contains("its layout has version 7, this weir knows 2"), "{error}");
+}
+
+#[test]
+fn the_layout_of_earlier_versions_is_refused_by_number() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("metadata")).unwrap();
+    std::fs::write(folder.path().join("metadata/CURRENT"), "MANIFEST-000005\n").unwrap();
+    let error = Metadata::open(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("its layout has version 1, this weir knows 2"), "{error}");
+    assert!(!folder.path().join("metadata").join(FILE).exists(), "nothing was written");
+}
+
+#[test]
+fn a_damaged_database_is_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = Metadata::open(folder.path()).unwrap();
+    let mut record = record();
+    (0..200).for_each(|_| write_event(&metadata, "j", &mut record));
+    drop(metadata);
+    let file = folder.path().join("metadata").join(FILE);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let end = bytes.len().min(16_384);
+    bytes[4_096..end].fill(0x5a);
+    std::fs::write(&file, bytes).unwrap();
+    let error = Metadata::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("damaged") || error.contains("malformed"), "{error}");
+    assert!(error.contains("restore the folder from a copy"), "{error}");
 }
 
 #[test]
 fn a_damaged_entry_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let metadata = Metadata::open(folder.path()).unwrap();
-    metadata.db().unwrap().put(key("job", "j"), b"{").unwrap();
+    metadata.write(|batch| batch.put_bytes(&key("job", "j"), b"{")).unwrap();
     let error = metadata.jobs().unwrap_err().to_string();
     assert!(error.contains("the entry `job/j` is damaged"), "{error}");
 }
