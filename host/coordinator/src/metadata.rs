@@ -102,9 +102,8 @@ impl Metadata {
             return Err(MetadataError::Schema { folder, found: "1".to_owned() });
         }
         let mut connection = connect(&folder.join(FILE)).map_err(|error| failed(reason(&error)))?;
-        let damage: String = connection
-            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-            .map_err(|error| failed(reason(&error)))?;
+        let damage: String =
+            connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(|error| failed(reason(&error)))?;
         if damage != "ok" {
             return Err(failed(format!("it is damaged ({damage}){DAMAGED_HINT}")));
         }
@@ -186,7 +185,7 @@ impl Metadata {
     /// One change, durable as a whole when this returns; after an error nothing of it is there.
     fn write(&self, change: impl FnOnce(&Batch<'_>) -> rusqlite::Result<()>) -> Result<(), MetadataError> {
         let mut connection = self.connection()?;
-        let mut apply = || {
+        let apply = || {
             let batch = Batch(connection.transaction()?);
             change(&batch)?;
             batch.0.commit()
