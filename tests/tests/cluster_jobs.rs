@@ -299,7 +299,7 @@ watermark = { idle_after = "100ms" }
 
 [[operator]]
 id = "count"
-component = "window@1.0.0"
+component = "window@1.1.0"
 input = { from = ["busy", "idle"], exchange = "hash" }
 config = { kind = "tumbling", size = "1s" }
 

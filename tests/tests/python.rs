@@ -42,7 +42,7 @@ path = "in.jsonl"
 
 [[operator]]
 id = "parse"
-component = "parse@1.0.0"
+component = "parse@1.1.0"
 input = "log"
 config = { format = "json", key = "k" }
 

@@ -24,13 +24,13 @@ path = "in"
 
 [[operator]]
 id = "parse"
-component = "parse@1.0.0"
+component = "parse@1.1.0"
 input = "log"
 config = {{ format = "json", key = "k" }}
 
 [[operator]]
 id = "sums"
-component = "ledger@1.0.0"
+component = "ledger@1.1.0"
 input = {{ from = "parse", exchange = "hash" }}
 config = {{ field = "n", emit = "end" }}
 
