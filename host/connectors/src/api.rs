@@ -17,8 +17,24 @@ pub trait SourceFactory: Send + Sync {
     /// Whether the source can go back to a position. If not, rows in flight at a crash are lost: the job is labelled so.
     fn is_replayable(&self) -> bool;
 
+    /// Of a source that has ended: whether there is more to read, with the settings it has. `splits` are the positions of all
+    /// subtasks in the job's last checkpoint. A source made and restored with them reads what there is more, and nothing again.
+    /// Looks at the input as this process sees it, and may take as long as listing it. What cannot grow has nothing more.
+    fn more(&self, _splits: &BTreeMap<String, Value>) -> Result<More, ConnectorError> {
+        Ok(More::Nothing(self.describe()))
+    }
+
     /// One line for people: what is read.
     fn describe(&self) -> String;
+}
+
+/// Whether there is more to read after the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum More {
+    /// No. Says what was looked at: "logs/*.log: 3 files, all read to their ends".
+    Nothing(String),
+    /// Yes. Says what: "2 files new (logs/b.log, logs/c.log)".
+    Some(String),
 }
 
 /// One subtask of a source. Called by one thread, never blocks for long.

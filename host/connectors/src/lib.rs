@@ -14,7 +14,7 @@ mod sinks;
 mod sources;
 mod watermark;
 
-pub use api::{Guarantee, Polled, Prepared, Sink, SinkContext, SinkFactory, Source, SourceFactory};
+pub use api::{Guarantee, More, Polled, Prepared, Sink, SinkContext, SinkFactory, Source, SourceFactory};
 pub use error::{ConnectorError, SettingError};
 pub use event_time::{EventTime, EventTimeFormat, write_rfc3339};
 pub use registry::{SINKS, SOURCES, sink, source};

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use weir_model::{Batch, Timestamp, limits};
 
 use crate::settings::{Settings, error};
-use crate::{ConnectorError, EventTime, EventTimeFormat, Polled, SettingError, Source, SourceFactory};
+use crate::{ConnectorError, EventTime, EventTimeFormat, More, Polled, SettingError, Source, SourceFactory};
 
 /// Size of the global range.
 const COUNT: u64 = 1 << 42;
@@ -86,6 +86,13 @@ impl SourceFactory for GeneratorFactory {
 
     fn is_replayable(&self) -> bool {
         true
+    }
+
+    fn more(&self, splits: &BTreeMap<String, Value>) -> Result<More, ConnectorError> {
+        let mut generator = Generator::new(self.0.clone(), 0, 1);
+        generator.restore(splits)?;
+        let left: u64 = generator.splits.iter().map(|split| split.end.saturating_sub(split.local)).sum();
+        Ok(if left > 0 { More::Some(format!("{left} rows")) } else { More::Nothing(self.describe()) })
     }
 
     fn describe(&self) -> String {

@@ -1,113 +1,220 @@
-//! Finds the files that a path means: a file, the files of a folder, or the matches of a glob.
+//! Finds the files that a path means: a file, the files of a folder, or what a glob matches. Whatever else a folder can hold is
+//! passed over: other kinds of files, links to nowhere and in circles, folders that may not be looked into (with a word).
 
-use std::fs::{self, Metadata};
+use std::cmp::Ordering;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::names::shown;
+use super::pattern::{Alternative, OPTIONS, Pattern, Step};
 use crate::ConnectorError;
 
-/// What the `path` setting means. Sub-folders and hidden files of a folder are left out.
-#[derive(Clone, Debug)]
-pub(super) enum Pattern {
-    Path(PathBuf),
-    Glob(String),
+/// Files, and what could not be looked at on the way to them.
+#[derive(Default)]
+pub(super) struct Found {
+    /// By path; each once.
+    pub(super) files: Vec<(PathBuf, Metadata)>,
+    /// Paths that were passed over though the pattern means them, with the reason.
+    pub(super) skipped: Vec<(PathBuf, String)>,
 }
 
-const OPTIONS: glob::MatchOptions =
-    glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
-
 impl Pattern {
-    /// `Err`: where in the glob it is wrong and why.
-    pub(super) fn new(path: &str) -> Result<Pattern, String> {
-        // A file whose name looks like a glob is that file.
-        if path.contains(['*', '?', '[']) && !Path::new(path).exists() {
-            return match glob::Pattern::new(path) {
-                Ok(_) => Ok(Pattern::Glob(path.to_owned())),
-                Err(error) => Err(format!("is not a valid glob: at character {}: {}", error.pos, error.msg)),
-            };
-        }
-        Ok(Pattern::Path(PathBuf::from(path)))
-    }
-
     /// The files there are now, by name. A file or folder that does not exist is no file.
-    pub(super) fn files(&self) -> Result<Vec<(PathBuf, Metadata)>, ConnectorError> {
-        let mut files = Vec::new();
-        match self {
-            Pattern::Glob(glob) => {
-                let matches = glob::glob_with(glob, OPTIONS).map_err(|error| nothing(glob, error.msg.to_owned()))?;
-                for path in matches {
-                    let path = path.map_err(|error| {
-                        let path = error.path().to_owned();
-                        ConnectorError::io("list", &path, error.into())
-                    })?;
-                    files.extend(metadata(&path)?.filter(Metadata::is_file).map(|metadata| (path, metadata)));
-                }
+    pub(super) fn files(&self) -> Result<Found, ConnectorError> {
+        let mut found = Found::default();
+        for alternative in self.alternatives() {
+            match alternative {
+                Alternative::Glob { root, steps } => found.walk(root, steps, true)?,
+                Alternative::Path(path) => match metadata(path).map_err(|error| ConnectorError::io("look at", path, error))? {
+                    None => {}
+                    Some(there) if there.is_dir() => found.folder(path)?,
+                    Some(there) if there.is_file() => found.files.push((path.clone(), there)),
+                    Some(_) => {
+                        return Err(ConnectorError::NothingToRead {
+                            path: shown(path),
+                            reason: "it is neither a file nor a folder".to_owned(),
+                            hint: "a pipe is read by the connector \"stdin\"",
+                        });
+                    }
+                },
             }
-            Pattern::Path(path) => match metadata(path)? {
-                None => {}
-                Some(found) if found.is_dir() => files = files_of_folder(path)?,
-                Some(found) if found.is_file() => files.push((path.clone(), found)),
-                Some(_) => return Err(nothing(&path.to_string_lossy(), "it is neither a file nor a folder".to_owned())),
-            },
         }
-        files.sort_by(|a, b| a.0.cmp(&b.0));
-        match files.iter().find(|(path, _)| path.to_str().is_none()) {
-            Some((path, _)) => Err(ConnectorError::NothingToRead {
-                path: path.to_string_lossy().into_owned(),
-                reason: "its name is not UTF-8, and positions are kept under the name".to_owned(),
-                hint: "rename the file, or leave it out with a glob",
-            }),
-            None => Ok(files),
-        }
-    }
-
-    /// As the user wrote it.
-    pub(super) fn text(&self) -> String {
-        match self {
-            Pattern::Path(path) => path.to_string_lossy().into_owned(),
-            Pattern::Glob(glob) => glob.clone(),
-        }
+        found.files.sort_by(|a, b| a.0.cmp(&b.0));
+        found.files.dedup_by(|a, b| a.0 == b.0);
+        Ok(found)
     }
 
     /// The error for a pattern that means no file at all.
     pub(super) fn no_file(&self) -> ConnectorError {
-        let reason = match self {
-            Pattern::Glob(_) => "no file matches",
-            Pattern::Path(path) if path.is_dir() => "the folder has no file (sub-folders and hidden files are left out)",
-            Pattern::Path(_) => "there is no such file or folder",
+        let reason = match self.alternatives() {
+            [Alternative::Path(path)] if path.is_dir() => "the folder has no file (sub-folders and hidden files are left out)",
+            [Alternative::Path(_)] => "there is no such file or folder",
+            _ => "no file matches",
         };
-        nothing(&self.text(), reason.to_owned())
+        ConnectorError::NothingToRead {
+            path: self.text().to_owned(),
+            reason: reason.to_owned(),
+            hint: "path is a file, a folder or a glob, relative to the folder in which the process was started",
+        }
     }
 }
 
-/// The files right in a folder.
+/// The files right in a folder, without hidden ones.
 pub(super) fn files_of_folder(folder: &Path) -> Result<Vec<(PathBuf, Metadata)>, ConnectorError> {
-    let failed = |error| ConnectorError::io("list the folder", folder, error);
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
-            continue;
+    let mut found = Found::default();
+    found.folder(folder)?;
+    Ok(found.files)
+}
+
+impl Found {
+    fn folder(&mut self, folder: &Path) -> Result<(), ConnectorError> {
+        let failed = |error| ConnectorError::io("list the folder", folder, error);
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if !is_hidden(&entry.file_name()) {
+                self.file(entry.path());
+            }
         }
-        let path = entry.path();
-        files.extend(metadata(&path)?.filter(Metadata::is_file).map(|metadata| (path, metadata)));
+        Ok(())
     }
-    Ok(files)
+
+    /// Takes what is at a path, if it is a file.
+    fn file(&mut self, path: PathBuf) {
+        match metadata(&path) {
+            Ok(there) => self.files.extend(there.filter(Metadata::is_file).map(|there| (path, there))),
+            Err(error) => self.skipped.push((path, error.to_string())),
+        }
+    }
+
+    /// Follows the steps of a glob from a folder on. `is_named`: the pattern names the folder, so it must be readable.
+    fn walk(&mut self, folder: &Path, steps: &[Step], is_named: bool) -> Result<(), ConnectorError> {
+        let Some((step, rest)) = steps.split_first() else { return Ok(()) };
+        if let Step::Name(name) = step {
+            let path = join(folder, name);
+            if rest.is_empty() {
+                self.file(path);
+                return Ok(());
+            }
+            return self.walk(&path, rest, is_named);
+        }
+        if matches!(step, Step::AnyDepth) && !rest.is_empty() {
+            self.walk(folder, rest, is_named)?;
+        }
+        let listed = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match listed {
+            Ok(entries) => entries,
+            Err(error) if is_nothing(&error) => return Ok(()),
+            Err(error) if is_named => return Err(ConnectorError::io("list the folder", folder, error)),
+            Err(error) => {
+                self.skipped.push((folder.to_owned(), error.to_string()));
+                return Ok(());
+            }
+        };
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let name = entry.file_name();
+            let path = join(folder, &name);
+            match step {
+                Step::Name(_) => {}
+                Step::Match(pattern) => {
+                    if !pattern.matches_with(&name.to_string_lossy(), OPTIONS) {
+                        continue;
+                    }
+                    if rest.is_empty() {
+                        self.file(path);
+                    } else if path.is_dir() {
+                        self.walk(&path, rest, false)?;
+                    }
+                }
+                // Links to folders are not followed at any depth: they may go in circles.
+                Step::AnyDepth => match entry.file_type() {
+                    Ok(kind) if kind.is_dir() && !is_hidden(&name) => self.walk(&path, steps, false)?,
+                    Ok(kind) if kind.is_dir() => {}
+                    _ if rest.is_empty() && !is_hidden(&name) => self.file(path),
+                    _ => {}
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As the pattern writes it: "x", not "./x".
+fn join(folder: &Path, name: impl AsRef<Path>) -> PathBuf {
+    if folder == Path::new(".") { name.as_ref().to_owned() } else { folder.join(name) }
+}
+
+fn is_hidden(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
+/// Opens a file to read it. `None`: there is none, or no longer a file that can be read to an end. Never waits, as opening a pipe
+/// would.
+pub(super) fn open_file(path: &Path) -> Result<Option<File>, ConnectorError> {
+    match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        Ok(file) => {
+            let is_file = file.metadata().map_err(|error| ConnectorError::io("look at", path, error))?.is_file();
+            Ok(is_file.then_some(file))
+        }
+        // ENXIO: a socket has taken the name.
+        Err(error) if is_nothing(&error) || error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        Err(error) => Err(ConnectorError::io("open", path, error)),
+    }
 }
 
 /// What is at a path, if anything.
-fn metadata(path: &Path) -> Result<Option<Metadata>, ConnectorError> {
+fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(ConnectorError::io("look at", path, error)),
+        Err(error) if is_nothing(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
-fn nothing(path: &str, reason: String) -> ConnectorError {
-    ConnectorError::NothingToRead {
-        path: path.to_owned(),
-        reason,
-        hint: "check the path, or set follow = true to wait for files",
+/// There is nothing, or a link that leads to nothing, or round in circles.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) || error.raw_os_error() == Some(libc::ELOOP)
+}
+
+/// Order of paths with numbers in them as numbers: `log.2` before `log.10`.
+pub(super) fn natural_order(one: &Path, other: &Path) -> Ordering {
+    let (mut a, mut b) = (one.as_os_str().as_encoded_bytes(), other.as_os_str().as_encoded_bytes());
+    while let (Some(&x), Some(&y)) = (a.first(), b.first()) {
+        if x.is_ascii_digit() && y.is_ascii_digit() {
+            let (number_a, rest_a) = number(a);
+            let (number_b, rest_b) = number(b);
+            let order = number_a.len().cmp(&number_b.len()).then_with(|| number_a.cmp(number_b));
+            if order != Ordering::Equal {
+                return order;
+            }
+            (a, b) = (rest_a, rest_b);
+        } else if x != y {
+            return x.cmp(&y);
+        } else {
+            (a, b) = (&a[1..], &b[1..]);
+        }
+    }
+    // Equal but for leading zeros: any fixed order.
+    a.len().cmp(&b.len()).then_with(|| one.cmp(other))
+}
+
+/// The digits at the beginning without leading zeros, and what follows them.
+fn number(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let zeros = text[..end].iter().take_while(|&&byte| byte == b'0').count();
+    (&text[zeros..end], &text[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_are_ordered_as_numbers() {
+        let mut names = ["x.log.10", "x.log", "x.log.2", "x.log.002", "y", "x.log.1b", "x.log.1a"].map(Path::new);
+        names.sort_by(|a, b| natural_order(a, b));
+        assert_eq!(names, ["x.log", "x.log.1a", "x.log.1b", "x.log.002", "x.log.2", "x.log.10", "y"].map(Path::new));
     }
 }

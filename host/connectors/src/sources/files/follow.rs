@@ -17,7 +17,7 @@ use super::super::lines::Room;
 use super::discover::files_of_folder;
 use super::input::{Head, Kind, REPLACED_HINT, head_content};
 use super::tailed::{Inode, State, Step, Tailed, is_copy};
-use super::{FileSettings, owner};
+use super::{FileSettings, names, owner};
 use crate::{ConnectorError, Polled, Source};
 
 /// How often the path is looked at for new, renamed and removed files.
@@ -45,7 +45,7 @@ impl Follow {
     }
 
     fn is_mine(&self, path: &Path) -> bool {
-        owner(&folder_of(path).to_string_lossy(), self.parallelism) == self.index
+        owner(&names::to_text(folder_of(path)), self.parallelism) == self.index
     }
 
     /// Looks at what the path means now. Files that are known keep their places.
@@ -53,7 +53,7 @@ impl Follow {
         let now = Instant::now();
         self.scanned = Some(now);
         let mut found: BTreeMap<Inode, (Metadata, Vec<PathBuf>)> = BTreeMap::new();
-        for (path, metadata) in self.settings.pattern.files()? {
+        for (path, metadata) in self.settings.pattern.files()?.files {
             if self.is_mine(&path) {
                 found.entry(Inode::of(&metadata)).or_insert((metadata, Vec::new())).1.push(path);
             }
@@ -209,7 +209,7 @@ impl Follow {
             if position.state != State::Reading || position.offset == 0 {
                 return Ok(());
             }
-            let input = position.path.to_string_lossy().into_owned();
+            let input = names::shown(&position.path);
             if self.settings.skip_lost {
                 tracing::warn!(
                     file = input,
@@ -255,7 +255,7 @@ impl Source for Follow {
         }
         // Also files that rotation moved out of the path while nothing ran.
         let folders: BTreeSet<PathBuf> = positions.iter().map(|position| folder_of(&position.path).to_owned()).collect();
-        let mut candidates = self.settings.pattern.files()?;
+        let mut candidates = self.settings.pattern.files()?.files;
         for folder in folders.iter().filter(|folder| folder.is_dir()) {
             candidates.extend(files_of_folder(folder)?.into_iter().map(|(path, metadata)| {
                 // As the pattern writes it: "x", not "./x".

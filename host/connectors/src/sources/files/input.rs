@@ -10,6 +10,8 @@ use weir_model::Batch;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::lines::{BLOCK_BYTES, Lines, Room, Rules};
+use super::discover::open_file;
+use super::names::shown;
 use crate::ConnectorError;
 
 /// Bytes of content by which a file is known again.
@@ -164,8 +166,10 @@ pub(super) struct Input {
 impl Input {
     /// Opens a file of which `offset` bytes of content are behind.
     pub(super) fn open(path: &Path, offset: u64) -> Result<Input, ConnectorError> {
-        let failed = |error| ConnectorError::io("open", path, error);
-        Input::over(File::open(path).map_err(failed)?, path, offset)
+        match open_file(path)? {
+            Some(file) => Input::over(file, path, offset),
+            None => Err(ConnectorError::io("open", path, io::ErrorKind::NotFound.into())),
+        }
     }
 
     /// Takes an open file.
@@ -178,7 +182,7 @@ impl Input {
         let skip_bytes = if kind == Kind::Plain { 0 } else { offset };
         cursor.seek(SeekFrom::Start(offset - skip_bytes)).map_err(failed)?;
         let reader = kind.decode(cursor).map_err(failed)?;
-        let name = path.to_string_lossy().into_owned();
+        let name = shown(path);
         Ok(Input { path: path.to_owned(), name, kind, file, reader, lines: Lines::at(offset), skip_bytes })
     }
 

@@ -17,20 +17,25 @@ mod bounded;
 mod discover;
 mod follow;
 mod input;
+mod known;
+mod names;
+mod pattern;
 mod tailed;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use self::bounded::Bounded;
-use self::discover::Pattern;
 use self::follow::Follow;
+use self::known::{Position, resolve};
+use self::pattern::Pattern;
 use super::lines::{LongLines, Rules};
 use crate::settings::{Settings, error};
-use crate::{ConnectorError, SettingError, Source, SourceFactory};
+use crate::{ConnectorError, More, SettingError, Source, SourceFactory};
 
 /// How long a file is still read after it was rotated away, by default: its writer may not know yet.
 const ROTATE_WAIT_DEFAULT: Duration = Duration::from_secs(5);
@@ -93,6 +98,24 @@ impl SourceFactory for FileSourceFactory {
 
     fn is_replayable(&self) -> bool {
         true
+    }
+
+    fn more(&self, splits: &BTreeMap<String, Value>) -> Result<More, ConnectorError> {
+        let pattern = &self.settings.pattern;
+        if self.follow {
+            return Ok(More::Nothing(self.describe()));
+        }
+        let files = pattern.files()?.files;
+        if files.is_empty() {
+            return Ok(More::Nothing(format!("no file is {}", pattern.text())));
+        }
+        let count = files.len();
+        let resolved = resolve(files, Position::all(splits)?, pattern.text())?;
+        Ok(match resolved.summary() {
+            Some(what) => More::Some(what),
+            None if count == 1 => More::Nothing(format!("{}: the file was read to its end", pattern.text())),
+            None => More::Nothing(format!("{}: {count} files, all read to their ends", pattern.text())),
+        })
     }
 
     fn describe(&self) -> String {

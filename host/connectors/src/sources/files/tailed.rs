@@ -10,6 +10,7 @@ use weir_model::Batch;
 
 use super::super::lines::{Room, Rules};
 use super::input::{Got, HEAD_BYTES, Head, Input, Kind, TRUNCATED, head_content, read_at};
+use super::names;
 use crate::ConnectorError;
 
 /// A file and its inode: what stays the same when it is renamed.
@@ -254,7 +255,7 @@ impl Tailed {
         }
         self.renamed_at = None;
         if self.gone_since.is_some() && self.stalled_bytes.is_some() {
-            let input = self.path.to_string_lossy().into_owned();
+            let input = names::shown(&self.path);
             let check = "gzip -t";
             return Err(ConnectorError::Broken { input, offset: self.offset, reason: TRUNCATED.to_owned(), check });
         }
@@ -266,7 +267,7 @@ impl Tailed {
 
     pub(super) fn to_json(&self) -> Value {
         let mut position = json!({
-            "path": self.path.to_string_lossy(), "device": self.inode.device, "inode": self.inode.number,
+            "path": names::to_text(&self.path), "device": self.inode.device, "inode": self.inode.number,
             "offset": self.offset(), "head": self.head.to_json(), "state": "reading",
         });
         match self.state {
@@ -291,7 +292,7 @@ impl Tailed {
             "done" => State::Done,
             _ => return None,
         };
-        let path = PathBuf::from(value["path"].as_str()?);
+        let path = names::from_text(value["path"].as_str()?)?;
         let mut tailed = Tailed::new(inode(value)?, path, state, value["offset"].as_u64()?);
         tailed.head = Head::from_json(&value["head"])?;
         if let Some(previous) = value.get("previous") {

@@ -164,15 +164,28 @@ fn any_polls_and_restores_of_any_files_give_each_line_once_and_in_order() {
     }
 }
 
+/// Makes a file look as if it was last written so many seconds after some fixed time.
+fn modified(path: &Path, seconds: u64) {
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds);
+    File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
 #[test]
-fn files_are_told_apart_by_content_and_read_in_the_order_of_names() {
+fn files_are_told_apart_by_content_and_read_oldest_first_then_by_the_numbers_in_their_names() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("b.gz"), "plain in spite of its name\n").unwrap();
     fs::write(folder.path().join("a.log"), gzip(b"gzip\n", 1)).unwrap();
     fs::write(folder.path().join("c"), zstd(b"zstd", 1)).unwrap();
     fs::write(folder.path().join("d"), "\x1f").unwrap();
     fs::write(folder.path().join("e"), "").unwrap();
+    for name in ["a.log", "b.gz", "c", "d", "e"] {
+        modified(&folder.path().join(name), 0);
+    }
     assert_eq!(read_all(folder.path()).unwrap(), ["gzip", "plain in spite of its name", "zstd", "\x1f"]);
+    modified(&folder.path().join("a.log"), 3);
+    modified(&folder.path().join("c"), 2);
+    assert_eq!(read_all(folder.path()).unwrap(), ["plain in spite of its name", "\x1f", "zstd", "gzip"]);
+    modified(&folder.path().join("a.log"), 0);
     assert_eq!(read_all(&folder.path().join("[ac]*")).unwrap(), ["gzip", "zstd"]);
     assert_eq!(read_all(&folder.path().join("c")).unwrap(), ["zstd"]);
 }
@@ -536,4 +549,73 @@ fn files_of_a_folder_belong_to_one_subtask_when_followed() {
     }
     found.sort();
     assert_eq!(found, ["a1", "a2", "b1", "b2", "c1", "c2", "d1", "d2"]);
+}
+
+/// A job that read everything and is run again, three days in a row.
+#[test]
+fn s80_a_finished_source_says_what_is_new_and_reads_only_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.log"), lines("a", 60)).unwrap();
+    let factory = factory(folder.path(), &json!({}));
+    let run = |splits: &BTreeMap<String, Value>| {
+        let (mut found, mut next) = (Vec::new(), BTreeMap::new());
+        for index in 0..3 {
+            let mut source = factory.create(index, 3).unwrap();
+            source.restore(splits).unwrap();
+            found.extend(drain(&mut *source).unwrap());
+            next.extend(through_json(&source.position()));
+        }
+        found.sort();
+        (found, next)
+    };
+    let (found, splits) = run(&BTreeMap::new());
+    assert_eq!(found.len(), 60);
+    let More::Nothing(looked_at) = factory.more(&splits).unwrap() else { panic!("nothing is new") };
+    assert!(looked_at.contains("the file was read to its end"), "{looked_at}");
+
+    // A new file, and one that has grown.
+    fs::write(path("b.log"), "b\n").unwrap();
+    append(&path("a.log"), "added\n");
+    let More::Some(what) = factory.more(&splits).unwrap() else { panic!("there is more") };
+    assert!(what.contains("1 file new") && what.contains("b.log") && what.contains("1 file grown"), "{what}");
+    let (found, splits) = run(&splits);
+    assert_eq!(found, ["added", "b"]);
+    assert!(matches!(factory.more(&splits).unwrap(), More::Nothing(_)));
+
+    // Rotated: read files under other names, one of them compressed, and a new one under an old name.
+    fs::write(path("a.log.1.gz"), gzip(&fs::read(path("a.log")).unwrap(), 1)).unwrap();
+    fs::remove_file(path("a.log")).unwrap();
+    fs::rename(path("b.log"), path("b.log.1")).unwrap();
+    append(&path("b.log.1"), "late b\n");
+    fs::write(path("b.log"), "new b\n").unwrap();
+    let (found, splits) = run(&splits);
+    assert_eq!(found, ["late b", "new b"]);
+    assert!(matches!(factory.more(&splits).unwrap(), More::Nothing(_)));
+    assert_eq!(run(&splits).0, Vec::<String>::new());
+
+    // Written anew under the same name.
+    fs::write(path("b.log"), "b of another day\n").unwrap();
+    assert!(matches!(factory.more(&splits).unwrap(), More::Some(_)));
+    assert_eq!(run(&splits).0, ["b of another day"]);
+}
+
+#[test]
+fn s80_a_finished_source_reads_another_path_and_keeps_what_it_knows_of_the_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    fs::write(&one, "1\n").unwrap();
+    fs::write(&other, "2\n").unwrap();
+    let mut source = factory(&one, &json!({})).create(0, 1).unwrap();
+    assert_eq!(drain(&mut *source).unwrap(), ["1"]);
+    let splits = through_json(&source.position());
+    let at_other = factory(&other, &json!({}));
+    assert!(matches!(at_other.more(&splits).unwrap(), More::Some(what) if what.contains("other")));
+    let mut source = at_other.create(0, 1).unwrap();
+    source.restore(&splits).unwrap();
+    assert_eq!(drain(&mut *source).unwrap(), ["2"]);
+    let splits = through_json(&source.position());
+    assert!(matches!(factory(&one, &json!({})).more(&splits).unwrap(), More::Nothing(_)));
+    let missing = factory(&folder.path().join("missing"), &json!({}));
+    assert!(matches!(missing.more(&splits).unwrap(), More::Nothing(reason) if reason.contains("no file")));
 }

@@ -1,0 +1,268 @@
+//! What is known of files that are read once: how far each was read, and which of the files there are now is which.
+//!
+//! A file is known by its name and how it begins. One that has another name since is known by its inode and its beginning, or,
+//! where it was compressed meanwhile, by its beginning and what is left of its name. So a folder can be read again and again as
+//! it grows and rotates, and what was read stays read.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use weir_model::{Timestamp, WATERMARK_START};
+
+use super::discover::open_file;
+use super::input::{Head, Kind, REPLACED_HINT, head_content};
+use super::names;
+use super::tailed::Inode;
+use crate::ConnectorError;
+
+/// How far a file was read. The id of its split is its path ([`names::to_text`]).
+#[derive(Clone, Debug)]
+pub(super) struct Position {
+    /// Bytes of content that are behind.
+    pub(super) offset: u64,
+    pub(super) is_done: bool,
+    pub(super) head: Head,
+    /// Size of the file when its reading began.
+    pub(super) size_bytes: u64,
+    /// Which file it was; `None` in positions of versions that did not say.
+    pub(super) inode: Option<Inode>,
+    /// Greatest event time read from it; `WATERMARK_START` before any.
+    pub(super) event_time_max: Timestamp,
+}
+
+impl Position {
+    pub(super) fn to_json(&self) -> Value {
+        let mut position =
+            json!({"offset": self.offset, "done": self.is_done, "size": self.size_bytes, "head": self.head.to_json()});
+        if let Some(inode) = self.inode {
+            position["inode"] = json!({"device": inode.device, "number": inode.number});
+        }
+        if self.event_time_max != WATERMARK_START {
+            position["event_time"] = json!(self.event_time_max);
+        }
+        position
+    }
+
+    fn from_json(value: &Value) -> Option<Position> {
+        let inode = |value: &Value| Some(Inode { device: value["device"].as_u64()?, number: value["number"].as_u64()? });
+        Some(Position {
+            offset: value["offset"].as_u64()?,
+            is_done: value["done"].as_bool()?,
+            head: Head::from_json(&value["head"])?,
+            size_bytes: value["size"].as_u64()?,
+            inode: value.get("inode").and_then(inode),
+            event_time_max: value["event_time"].as_i64().unwrap_or(WATERMARK_START),
+        })
+    }
+
+    /// All positions of a checkpoint, by id.
+    pub(super) fn all(splits: &BTreeMap<String, Value>) -> Result<BTreeMap<String, Position>, ConnectorError> {
+        let read = |(id, value): (&String, &Value)| match Position::from_json(value) {
+            Some(position) => Ok((id.clone(), position)),
+            None => {
+                let reason = format!("{value} is not a position in a file that is read once");
+                Err(ConnectorError::Position { split: names::shown(Path::new(id)), reason })
+            }
+        };
+        splits.iter().map(read).collect()
+    }
+}
+
+/// Why a file is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Nothing of it was read.
+    New,
+    /// A checkpoint was taken in the middle of it.
+    Begun,
+    /// It was read to its end, and has grown since.
+    Grown,
+}
+
+/// A file that is to be read, from its position or from its beginning.
+pub(super) struct Todo {
+    pub(super) id: String,
+    pub(super) path: PathBuf,
+    pub(super) modified: (i64, i64),
+    pub(super) position: Option<Position>,
+    pub(super) why: Why,
+}
+
+/// What there is to do of the files there are.
+#[derive(Default)]
+pub(super) struct Resolved {
+    pub(super) todo: Vec<Todo>,
+    /// Files that were read to their ends, by id; also those that are no longer there.
+    pub(super) done: BTreeMap<String, Position>,
+}
+
+/// What a position says of a file.
+enum Place {
+    Todo(Why),
+    Done,
+}
+
+/// Says of each file what is to be read of it. A half-read file that is nowhere is an error.
+pub(super) fn resolve(
+    files: Vec<(PathBuf, Metadata)>,
+    mut positions: BTreeMap<String, Position>,
+    pattern: &str,
+) -> Result<Resolved, ConnectorError> {
+    let mut resolved = Resolved::default();
+    let mut strangers = Vec::new();
+    for (path, metadata) in files {
+        let id = names::to_text(&path);
+        let place = positions.get(&id).map_or(Ok(None), |position| place(position, &path, &metadata))?;
+        match place.and_then(|place| Some((place, positions.remove(&id)?))) {
+            Some((place, position)) => resolved.add(id, path, &metadata, place, Some(position)),
+            None => strangers.push((id, path, metadata)),
+        }
+    }
+    for (id, path, metadata) in strangers {
+        match renamed(&mut positions, &path, &metadata)? {
+            Some((place, position)) => resolved.add(id, path, &metadata, place, Some(position)),
+            None => resolved.add(id, path, &metadata, Place::Todo(Why::New), None),
+        }
+    }
+    for (id, position) in positions {
+        if !position.is_done {
+            let reason = if Path::new(&id).exists() {
+                "it is half read, and was replaced since the checkpoint: it begins differently".to_owned()
+            } else {
+                format!("it is half read, and is gone or no longer means {pattern}")
+            };
+            return Err(ConnectorError::Replaced { input: names::shown(Path::new(&id)), reason, hint: REPLACED_HINT });
+        }
+        // Of a file that took the name of this one, the position comes when it is read.
+        resolved.done.entry(id).or_insert(position);
+    }
+    Ok(resolved)
+}
+
+impl Resolved {
+    fn add(&mut self, id: String, path: PathBuf, metadata: &Metadata, place: Place, position: Option<Position>) {
+        match (place, position) {
+            (Place::Done, Some(position)) => {
+                self.done.insert(id, position);
+            }
+            (Place::Todo(why), position) => {
+                let modified = (metadata.mtime(), metadata.mtime_nsec());
+                self.todo.push(Todo { id, path, modified, position, why });
+            }
+            (Place::Done, None) => {}
+        }
+    }
+
+    /// What there is to read, for people; `None` if nothing.
+    pub(super) fn summary(&self) -> Option<String> {
+        const NAMED_MAX: usize = 3;
+        let kinds = [(Why::New, "new"), (Why::Grown, "grown since it was read"), (Why::Begun, "half read")];
+        let parts = kinds.iter().filter_map(|(why, what)| {
+            let of_kind: Vec<&Todo> = self.todo.iter().filter(|todo| todo.why == *why).collect();
+            let names: Vec<String> = of_kind.iter().take(NAMED_MAX).map(|todo| names::shown(&todo.path)).collect();
+            let more = if of_kind.len() > NAMED_MAX { ", ..." } else { "" };
+            let count = of_kind.len();
+            let files = if count == 1 { "file" } else { "files" };
+            (count > 0).then(|| format!("{count} {files} {what} ({}{more})", names.join(", ")))
+        });
+        let parts: Vec<String> = parts.collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// What the position says of the file that has its name; `None` if it is another file.
+fn place(position: &Position, path: &Path, metadata: &Metadata) -> Result<Option<Place>, ConnectorError> {
+    let Some(file) = open_file(path)? else { return Ok(None) };
+    let (kind, content) = head_content(&file, path)?;
+    if !position.head.matches(&content) {
+        return Ok(None);
+    }
+    let is_plain = matches!(kind, Some(Kind::Plain) | None);
+    let size_bytes = metadata.len();
+    if is_plain && size_bytes < position.offset {
+        let reason = format!("the file was cut since the checkpoint: {size_bytes} bytes, read up to {}", position.offset);
+        if !position.is_done {
+            return Err(ConnectorError::Replaced { input: names::shown(path), reason, hint: REPLACED_HINT });
+        }
+        tracing::warn!(file = names::shown(path), reason, "nothing more is read of it");
+        return Ok(Some(Place::Done));
+    }
+    let has_grown = if is_plain { size_bytes > position.offset } else { size_bytes != position.size_bytes };
+    Ok(Some(match (position.is_done, has_grown) {
+        (false, _) => Place::Todo(Why::Begun),
+        (true, true) => Place::Todo(Why::Grown),
+        (true, false) => Place::Done,
+    }))
+}
+
+/// The position of a file that had another name, which is taken out of `positions`: those whose own file is no longer there.
+fn renamed(
+    positions: &mut BTreeMap<String, Position>,
+    path: &Path,
+    metadata: &Metadata,
+) -> Result<Option<(Place, Position)>, ConnectorError> {
+    let inode = Inode::of(metadata);
+    let is_candidate = |id: &str, position: &Position| {
+        position.head.bytes > 0 && (position.inode == Some(inode) || is_series(Path::new(id), path))
+    };
+    let candidates: Vec<String> =
+        positions.iter().filter(|(id, position)| is_candidate(id, position)).map(|(id, _)| id.clone()).collect();
+    if candidates.is_empty() {
+        return Ok(None);
+    }
+    let Some(file) = open_file(path)? else { return Ok(None) };
+    let (kind, content) = head_content(&file, path)?;
+    for id in candidates {
+        let position = &positions[&id];
+        // A compressed copy has everything; it is long enough to be told by its beginning, or is all of what was read.
+        let is_compressed = matches!(kind, Some(Kind::Gzip | Kind::Zstd)) && position.inode != Some(inode);
+        let is_known = position.inode == Some(inode)
+            || is_compressed && (position.head.is_full() || position.offset == content.len() as u64);
+        if !is_known || !position.head.matches(&content) || !is_compressed && metadata.len() < position.offset {
+            continue;
+        }
+        let has_grown = !is_compressed && metadata.len() != position.size_bytes.max(position.offset);
+        let place = match (position.is_done, has_grown) {
+            (false, _) => Place::Todo(Why::Begun),
+            (true, true) => Place::Todo(Why::Grown),
+            (true, false) => Place::Done,
+        };
+        let mut position = positions.remove(&id).unwrap_or_else(|| unreachable!("it was among the positions"));
+        tracing::info!(
+            file = names::shown(path),
+            was = names::shown(Path::new(&id)),
+            "a file has another name since it was read"
+        );
+        (position.inode, position.size_bytes) = (Some(inode), metadata.len());
+        return Ok(Some((place, position)));
+    }
+    Ok(None)
+}
+
+/// Whether two names differ only by what rotation adds: numbers, dates and the ending of a compressed file.
+fn is_series(one: &Path, other: &Path) -> bool {
+    let stem = |path: &Path| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = [".gz", ".zst", ".gzip", ".zstd"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned();
+        name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '_')).to_owned()
+    };
+    one.parent() == other.parent() && stem(one) == stem(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_rotated_set_are_a_series() {
+        let series = |a: &str, b: &str| is_series(Path::new(a), Path::new(b));
+        assert!(series("d/access.log", "d/access.log.1"));
+        assert!(series("d/access.log.1", "d/access.log.2.gz"));
+        assert!(series("d/access.log", "d/access.log-20260301.zst"));
+        assert!(!series("d/access.log", "d/error.log.1"));
+        assert!(!series("d/access.log", "e/access.log"));
+    }
+}

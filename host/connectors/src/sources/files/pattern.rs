@@ -1,0 +1,184 @@
+//! What a `path` setting means: a path as it is, or a glob. Parses; looks at the disk only to see whether a file has the very name.
+
+use std::path::{Component, Path, PathBuf};
+
+/// Paths that the braces of one pattern may stand for.
+const ALTERNATIVES_MAX: usize = 1_000;
+
+/// How the parts of a glob match names: hidden files only where the dot is written.
+pub(super) const OPTIONS: glob::MatchOptions =
+    glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+
+/// What the `path` setting means.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    text: String,
+    alternatives: Vec<Alternative>,
+}
+
+/// One of the things a pattern means; without braces there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Alternative {
+    /// A file, or a folder: its files, without sub-folders and hidden files.
+    Path(PathBuf),
+    /// Steps from a folder on.
+    Glob { root: PathBuf, steps: Vec<Step> },
+}
+
+/// One part of a glob, between slashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Name(String),
+    Match(glob::Pattern),
+    /// `**`: any number of folders; at the end, the files in all of them.
+    AnyDepth,
+}
+
+impl Pattern {
+    /// `Err`: what is wrong with it.
+    pub(super) fn new(path: &str) -> Result<Pattern, String> {
+        // A file whose name looks like a glob is that file.
+        let alternatives = if Path::new(path).exists() {
+            vec![Alternative::Path(PathBuf::from(path))]
+        } else {
+            let path = at_home(path, std::env::var("HOME").ok().as_deref())?;
+            expand(&path)?.iter().map(|path| Alternative::new(path)).collect::<Result<_, _>>()?
+        };
+        Ok(Pattern { text: path.to_owned(), alternatives })
+    }
+
+    /// As the user wrote it.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn alternatives(&self) -> &[Alternative] {
+        &self.alternatives
+    }
+}
+
+impl Alternative {
+    fn new(path: &str) -> Result<Alternative, String> {
+        if !path.contains(['*', '?', '[']) || Path::new(path).exists() {
+            return Ok(Alternative::Path(PathBuf::from(path)));
+        }
+        if let Err(error) = glob::Pattern::new(path) {
+            return Err(format!("is not a valid glob: at character {}: {}", error.pos, error.msg));
+        }
+        let mut steps = Vec::new();
+        let mut root = PathBuf::from(".");
+        for part in Path::new(path).components() {
+            match part {
+                Component::RootDir | Component::Prefix(_) => root = PathBuf::from("/"),
+                Component::CurDir => {}
+                Component::ParentDir => steps.push(Step::Name("..".to_owned())),
+                Component::Normal(part) => steps.push(Step::new(&part.to_string_lossy())?),
+            }
+        }
+        Ok(Alternative::Glob { root, steps })
+    }
+}
+
+impl Step {
+    fn new(part: &str) -> Result<Step, String> {
+        if part == "**" {
+            return Ok(Step::AnyDepth);
+        }
+        if !part.contains(['*', '?', '[']) {
+            return Ok(Step::Name(part.to_owned()));
+        }
+        let wrong =
+            |error: glob::PatternError| format!("is not a valid glob: {part:?} at character {}: {}", error.pos, error.msg);
+        glob::Pattern::new(part).map(Step::Match).map_err(wrong)
+    }
+}
+
+/// `~` and `~/...`: the home folder of the user that runs the process.
+fn at_home(path: &str, home: Option<&str>) -> Result<String, String> {
+    let Some(rest) = path.strip_prefix('~') else { return Ok(path.to_owned()) };
+    if !rest.is_empty() && !rest.starts_with('/') {
+        return Err("begins with ~ and a name, which only a shell knows; write the folder out".to_owned());
+    }
+    match home.filter(|home| !home.is_empty()) {
+        Some(home) => Ok(format!("{home}{rest}")),
+        None => Err("begins with ~, and this process has no HOME; write the folder out".to_owned()),
+    }
+}
+
+/// What braces stand for: `{a,b}` is both, also one in another. Braces without a partner or a comma are themselves.
+fn expand(path: &str) -> Result<Vec<String>, String> {
+    let mut done = Vec::new();
+    let mut open = vec![path.to_owned()];
+    while let Some(text) = open.pop() {
+        match braces(&text) {
+            None => done.push(text),
+            Some((from, to, commas)) => {
+                let mut start = from + 1;
+                for end in commas.into_iter().chain([to]) {
+                    open.push(format!("{}{}{}", &text[..from], &text[start..end], &text[to + 1..]));
+                    start = end + 1;
+                }
+            }
+        }
+        if open.len() + done.len() > ALTERNATIVES_MAX {
+            return Err(format!("has braces that stand for more than {ALTERNATIVES_MAX} paths"));
+        }
+    }
+    done.reverse();
+    Ok(done)
+}
+
+/// The first pair of braces that holds a comma of its own: where it begins, ends, and its commas.
+fn braces(text: &str) -> Option<(usize, usize, Vec<usize>)> {
+    text.match_indices('{').find_map(|(from, _)| {
+        let (mut depth, mut commas) = (0, Vec::new());
+        for (at, byte) in text.bytes().enumerate().skip(from) {
+            match byte {
+                b'{' => depth += 1,
+                b',' if depth == 1 => commas.push(at),
+                b'}' => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return (!commas.is_empty()).then_some((from, at, commas));
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn braces_stand_for_each_of_their_parts() {
+        let expanded = |text: &str| expand(text).unwrap();
+        assert_eq!(expanded("logs/{a,b{1,2},}.log"), ["logs/a.log", "logs/b1.log", "logs/b2.log", "logs/.log"]);
+        assert_eq!(expanded("x{1}y{,z"), ["x{1}y{,z"]);
+        assert_eq!(expanded("{a}{b,c}"), ["{a}b", "{a}c"]);
+        assert!(expand(&"{a,b}".repeat(11)).unwrap_err().contains("1000"));
+    }
+
+    #[test]
+    fn the_home_folder_is_known_and_others_are_refused_with_a_reason() {
+        assert_eq!(at_home("~/logs/*.log", Some("/home/me")).unwrap(), "/home/me/logs/*.log");
+        assert_eq!(at_home("x~", None).unwrap(), "x~");
+        assert!(at_home("~you/x", Some("/home/me")).unwrap_err().contains("write the folder out"));
+        assert!(at_home("~/x", None).unwrap_err().contains("HOME"));
+    }
+
+    #[test]
+    fn a_glob_is_taken_apart_at_its_slashes() {
+        let Alternative::Glob { root, steps } = Alternative::new("./logs/**/x-?.log").unwrap() else { panic!("no glob") };
+        assert_eq!(root, Path::new("."));
+        assert_eq!(steps.len(), 3);
+        assert_eq!((&steps[0], &steps[1]), (&Step::Name("logs".into()), &Step::AnyDepth));
+        assert!(Alternative::new("logs/[a").unwrap_err().contains("not a valid glob"));
+        assert!(Alternative::new("logs/a**").unwrap_err().contains("not a valid glob"));
+    }
+}
