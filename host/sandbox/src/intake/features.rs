@@ -1,7 +1,8 @@
 //! The WebAssembly features Weir takes, and what to say about the others.
 //!
 //! The rule: everything an instance knows must be in its linear memories and numeric globals. What keeps state elsewhere
-//! (a garbage-collected heap, other stacks, other threads) is off. The engine must be configured to the same set.
+//! (a garbage-collected heap, other stacks, other threads) is off. The engine must be configured to the same set. What is no
+//! feature of its own and keeps state elsewhere is refused where it is met: instructions in `scan_module`, handles in `handles`.
 
 use wasmparser::WasmFeatures;
 

@@ -13,6 +13,7 @@ mod componentize;
 mod contract;
 mod error;
 mod features;
+mod handles;
 mod inspection;
 mod instrument;
 mod name;

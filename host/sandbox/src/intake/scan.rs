@@ -1,12 +1,13 @@
 //! Validates an upload and finds in one walk what matters for state, refusing what cannot be snapshotted.
 
 use wasmparser::{
-    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef, Encoding,
+    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef, Encoding, ExternalKind,
     FuncValidatorAllocations, Instance, KnownCustom, Parser, Payload, ProducersSectionReader, ValidPayload, Validator,
 };
 
 use wasmparser::types::TypesRef;
 
+use super::handles::{self, Handles};
 use super::scan_module::ModuleScan;
 use super::tree::{Component, Counts, Nested, Step, Tree};
 use super::{IntakeError, Tool, features};
@@ -42,7 +43,7 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Tree, IntakeError> {
 struct Walk<'a> {
     tree: Tree,
     /// Components that have begun and not ended, outermost first.
-    open: Vec<Frame>,
+    open: Vec<Frame<'a>>,
     /// The core module that has begun and not ended. Core modules do not nest.
     module: Option<ModuleScan<'a>>,
     /// Where the module to come lies in the file, for messages that name its functions.
@@ -50,12 +51,13 @@ struct Walk<'a> {
 }
 
 /// The index spaces of a component that lead to code.
-struct Frame {
+struct Frame<'a> {
     id: usize,
     modules: Vec<Definition>,
     components: Vec<Definition>,
     core_instances: u32,
     instances: u32,
+    handles: Handles<'a>,
 }
 
 /// What an index of the module or component index space stands for.
@@ -110,6 +112,21 @@ impl<'a> Walk<'a> {
                 }
                 Ok(())
             }
+            Payload::ComponentTypeSection(section) => {
+                for ty in section.clone() {
+                    let ty = ty.map_err(|error| features::explain(&error))?;
+                    self.frame()?.handles.component_type(&ty);
+                }
+                Ok(())
+            }
+            Payload::ComponentCanonicalSection(section) => {
+                for function in section.clone() {
+                    let function = function.map_err(|error| features::explain(&error))?;
+                    let checked = self.frame()?.handles.canonical(&function);
+                    checked.map_err(|construct| self.refused(construct, handles::HINT))?;
+                }
+                Ok(())
+            }
             Payload::InstanceSection(section) => {
                 for instance in section.clone() {
                     self.core_instance(&instance.map_err(|error| features::explain(&error))?)?;
@@ -142,7 +159,14 @@ impl<'a> Walk<'a> {
                 if let Some(frame) = self.open.last() {
                     self.tree.components[frame.id].nested.push(Nested::Component(id));
                 }
-                self.open.push(Frame { id, modules: Vec::new(), components: Vec::new(), core_instances: 0, instances: 0 });
+                self.open.push(Frame {
+                    id,
+                    modules: Vec::new(),
+                    components: Vec::new(),
+                    core_instances: 0,
+                    instances: 0,
+                    handles: Handles::default(),
+                });
             }
         }
         Ok(())
@@ -157,6 +181,8 @@ impl<'a> Walk<'a> {
             }
             return Ok(());
         }
+        let checked = self.frame()?.handles.finish();
+        checked.map_err(|construct| self.refused(construct, handles::HINT))?;
         let frame = self.open.pop().ok_or_else(unbalanced)?;
         let counts = Counts {
             modules: types.module_count(),
@@ -217,7 +243,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn alias(&mut self, alias: &ComponentAlias<'_>) -> Result<(), IntakeError> {
+    fn alias(&mut self, alias: &ComponentAlias<'a>) -> Result<(), IntakeError> {
         match *alias {
             ComponentAlias::InstanceExport { kind, name, .. } => match kind {
                 ComponentExternalKind::Module => {
@@ -248,16 +274,26 @@ impl<'a> Walk<'a> {
                 }
                 Ok(())
             }
+            ComponentAlias::CoreInstanceExport { kind: ExternalKind::Func, instance_index, name } => {
+                self.frame()?.handles.alias(instance_index, name);
+                Ok(())
+            }
             ComponentAlias::CoreInstanceExport { .. } => Ok(()),
         }
     }
 
-    fn core_instance(&mut self, instance: &Instance<'_>) -> Result<(), IntakeError> {
+    fn core_instance(&mut self, instance: &Instance<'a>) -> Result<(), IntakeError> {
         let frame = self.open.last_mut().ok_or_else(unbalanced)?;
         let index = frame.core_instances;
         frame.core_instances += 1;
-        // An instance made from exports of others has no globals of its own.
-        let Instance::Instantiate { module_index, .. } = instance else { return Ok(()) };
+        let (module_index, args) = match instance {
+            Instance::Instantiate { module_index, args } => (module_index, args),
+            // An instance made from exports of others has no globals of its own.
+            Instance::FromExports(exports) => {
+                frame.handles.bundle(exports);
+                return Ok(());
+            }
+        };
         let definition = frame.modules.get(*module_index as usize).copied().ok_or_else(unbalanced)?;
         if definition.is_narrowed && !self.tree.modules[definition.id].captured.is_empty() {
             return Err(
@@ -265,7 +301,8 @@ impl<'a> Walk<'a> {
             );
         }
         self.tree.components[frame.id].steps.push(Step::Core { instance: index, module: definition.id });
-        Ok(())
+        let checked = frame.handles.instantiate(&self.tree.modules[definition.id], args);
+        checked.map_err(|construct| self.refused(construct, handles::HINT))
     }
 
     fn component_instance(&mut self, instance: &ComponentInstance<'_>) -> Result<(), IntakeError> {
@@ -304,7 +341,7 @@ impl<'a> Walk<'a> {
         self.module.as_mut().ok_or_else(unbalanced)
     }
 
-    fn frame(&mut self) -> Result<&mut Frame, IntakeError> {
+    fn frame(&mut self) -> Result<&mut Frame<'a>, IntakeError> {
         self.open.last_mut().ok_or_else(unbalanced)
     }
 

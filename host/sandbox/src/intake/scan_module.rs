@@ -1,11 +1,12 @@
 //! One core module: the globals that are state, and the instructions that would keep state elsewhere.
 
-use wasmparser::{
-    ExternalKind, FunctionBody, GlobalType, KnownCustom, Name, NameSectionReader, Operator, Parser, Payload, TypeRef, ValType,
-};
-use weir_model::limits;
+use std::collections::HashSet;
 
-use super::structure::at_most;
+use wasmparser::{
+    ConstExpr, ElementItems, ExternalKind, FunctionBody, GlobalType, KnownCustom, Name, NameSectionReader, Operator, Parser,
+    Payload, TableInit, TypeRef, ValType,
+};
+
 use super::tree::{Captured, Module, Number};
 use super::{IntakeError, MemoryInfo, features};
 
@@ -17,7 +18,10 @@ pub(super) struct ModuleScan<'a> {
     id: usize,
     bytes: &'a [u8],
     module: Module,
-    functions_imported: u32,
+    /// Module and name of each imported function.
+    functions_imported: Vec<(&'a str, &'a str)>,
+    /// Imported functions that something may call.
+    used: HashSet<u32>,
     bodies: u32,
     globals: Vec<Global>,
 }
@@ -33,7 +37,15 @@ struct Global {
 
 impl<'a> ModuleScan<'a> {
     pub(super) fn new(id: usize, bytes: &'a [u8]) -> ModuleScan<'a> {
-        ModuleScan { id, bytes, module: Module::default(), functions_imported: 0, bodies: 0, globals: Vec::new() }
+        ModuleScan {
+            id,
+            bytes,
+            module: Module::default(),
+            functions_imported: Vec::new(),
+            used: HashSet::new(),
+            bodies: 0,
+            globals: Vec::new(),
+        }
     }
 
     pub(super) fn section(&mut self, payload: &Payload<'a>) -> Result<(), IntakeError> {
@@ -47,8 +59,9 @@ impl<'a> ModuleScan<'a> {
         match payload {
             Payload::ImportSection(section) => {
                 for import in section.clone().into_imports() {
-                    match import?.ty {
-                        TypeRef::Func(_) | TypeRef::FuncExact(_) => self.functions_imported += 1,
+                    let import = import?;
+                    match import.ty {
+                        TypeRef::Func(_) | TypeRef::FuncExact(_) => self.functions_imported.push((import.module, import.name)),
                         TypeRef::Global(ty) => self.global(ty, true),
                         _ => {}
                     }
@@ -56,7 +69,9 @@ impl<'a> ModuleScan<'a> {
             }
             Payload::GlobalSection(section) => {
                 for global in section.clone() {
-                    self.global(global?.ty, false);
+                    let global = global?;
+                    self.global(global.ty, false);
+                    self.expression(&global.init_expr)?;
                 }
             }
             Payload::MemorySection(section) => {
@@ -67,14 +82,11 @@ impl<'a> ModuleScan<'a> {
             }
             Payload::TableSection(section) => {
                 for table in section.clone() {
-                    let initial = table?.ty.initial;
-                    at_most(
-                        "the number of elements of a table",
-                        initial,
-                        limits::TABLE_ELEMENTS_MAX as u64,
-                        "use fewer function pointers",
-                    )?;
-                    self.module.tables.push(initial);
+                    let table = table?;
+                    self.module.tables.push(table.ty.initial);
+                    if let TableInit::Expr(expression) = &table.init {
+                        self.expression(expression)?;
+                    }
                 }
             }
             Payload::ExportSection(section) => {
@@ -87,6 +99,9 @@ impl<'a> ModuleScan<'a> {
                             hint: "upload the component as the toolchain made it, before weir instrumented it".to_string(),
                         }));
                     }
+                    if export.kind == ExternalKind::Func {
+                        self.uses(export.index);
+                    }
                     if export.kind == ExternalKind::Global
                         && let Some(global) = self.globals.get_mut(export.index as usize)
                     {
@@ -94,7 +109,41 @@ impl<'a> ModuleScan<'a> {
                     }
                 }
             }
+            Payload::StartSection { func, .. } => self.uses(*func),
+            Payload::ElementSection(section) => {
+                for element in section.clone() {
+                    match element?.items {
+                        ElementItems::Functions(functions) => {
+                            for function in functions {
+                                self.uses(function?);
+                            }
+                        }
+                        ElementItems::Expressions(_, expressions) => {
+                            for expression in expressions {
+                                self.expression(&expression?)?;
+                            }
+                        }
+                    }
+                }
+            }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Something may call this function.
+    fn uses(&mut self, function: u32) {
+        if (function as usize) < self.functions_imported.len() {
+            self.used.insert(function);
+        }
+    }
+
+    fn expression(&mut self, expression: &ConstExpr<'_>) -> Result<(), wasmparser::Error> {
+        let mut operators = expression.get_operators_reader();
+        while !operators.eof() {
+            if let Operator::RefFunc { function_index } = operators.read()? {
+                self.uses(function_index);
+            }
         }
         Ok(())
     }
@@ -105,7 +154,7 @@ impl<'a> ModuleScan<'a> {
 
     /// Looks at the next function's instructions.
     pub(super) fn body(&mut self, body: &FunctionBody<'_>) -> Result<(), IntakeError> {
-        let function = self.functions_imported + self.bodies;
+        let function = self.functions_imported.len() as u32 + self.bodies;
         self.bodies += 1;
         let mut operators = body.get_operators_reader().map_err(|error| features::explain(&error))?;
         while !operators.eof() {
@@ -120,6 +169,19 @@ impl<'a> ModuleScan<'a> {
                         function,
                         &format!("`global.set` of global {global_index}, which holds a reference,"),
                         "a snapshot holds numbers only: keep an index into a table that does not change instead",
+                    ));
+                }
+                Operator::Call { function_index }
+                | Operator::ReturnCall { function_index }
+                | Operator::RefFunc { function_index } => {
+                    self.uses(function_index);
+                    continue;
+                }
+                Operator::DataDrop { .. } => {
+                    return Err(self.refused(
+                        function,
+                        "`data.drop`",
+                        "a snapshot does not hold which segments were dropped: leave the segment, or make it an active one",
                     ));
                 }
                 Operator::TableSet { .. } => "table.set",
@@ -159,6 +221,11 @@ impl<'a> ModuleScan<'a> {
                 self.module.captured.push(Captured { index, ty });
             }
         }
+        let name = |&function: &u32| {
+            let (module, name) = self.functions_imported[function as usize];
+            (module.to_string(), name.to_string())
+        };
+        self.module.used_imports = self.used.iter().map(name).collect();
         (self.id, self.module)
     }
 }
@@ -171,12 +238,6 @@ enum Problem {
 impl From<wasmparser::Error> for Problem {
     fn from(error: wasmparser::Error) -> Problem {
         Problem::Malformed(error)
-    }
-}
-
-impl From<IntakeError> for Problem {
-    fn from(error: IntakeError) -> Problem {
-        Problem::Refused(error)
     }
 }
 

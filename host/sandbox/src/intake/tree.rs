@@ -1,6 +1,6 @@
 //! The parts of a component that matter for state: which modules it defines, which it instantiates, in what order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use weir_model::limits;
 
@@ -9,9 +9,6 @@ use super::{IntakeError, MemoryInfo, Tool};
 
 /// Component instances one operator instance may hold.
 const COMPONENT_INSTANCES_MAX: u64 = 1_000;
-
-/// Globals in one memory image.
-const GLOBALS_MAX: u64 = 65_536;
 
 /// A component and everything nested in it. Ids are positions in these lists, in the order in which definitions start.
 #[derive(Debug, Default)]
@@ -35,6 +32,8 @@ pub(super) struct Module {
     pub(super) memories: Vec<MemoryInfo>,
     /// Initial elements of each table it defines.
     pub(super) tables: Vec<u64>,
+    /// Module and name of the imported functions that something may call.
+    pub(super) used_imports: HashSet<(String, String)>,
 }
 
 /// A mutable global that is part of the memory image.
@@ -115,8 +114,12 @@ pub(super) struct Totals {
     pub(super) core_instances: u64,
     pub(super) memories: u64,
     pub(super) tables: u64,
+    /// Of all tables together.
+    pub(super) table_elements: u64,
     pub(super) mutable_defined: u64,
     pub(super) globals_captured: u64,
+    /// 64 bits each.
+    pub(super) global_slots: u64,
 }
 
 impl Tree {
@@ -131,8 +134,10 @@ impl Tree {
                 totals.core_instances += 1;
                 totals.memories += module.memories.len() as u64;
                 totals.tables += module.tables.len() as u64;
+                totals.table_elements = module.tables.iter().fold(totals.table_elements, |sum, &table| sum.saturating_add(table));
                 totals.mutable_defined += u64::from(module.mutable_defined);
                 totals.globals_captured += module.captured.len() as u64;
+                totals.global_slots += u64::from(module.slots());
                 if !module.captured.is_empty() {
                     accessors.push(module.slots());
                 }
@@ -174,8 +179,10 @@ impl Totals {
         self.core_instances += other.core_instances;
         self.memories += other.memories;
         self.tables += other.tables;
+        self.table_elements += other.table_elements;
         self.mutable_defined += other.mutable_defined;
         self.globals_captured += other.globals_captured;
+        self.global_slots += other.global_slots;
     }
 }
 
@@ -185,5 +192,16 @@ fn check(totals: &Totals) -> Result<(), IntakeError> {
     at_most("the number of component instances", totals.component_instances, COMPONENT_INSTANCES_MAX, FEWER)?;
     at_most("the number of linear memories", totals.memories, limits::MEMORIES_MAX as u64, FEWER)?;
     at_most("the number of tables", totals.tables, limits::TABLES_MAX as u64, FEWER)?;
-    at_most("the number of mutable globals in a snapshot", totals.globals_captured, GLOBALS_MAX, "keep state in linear memory")
+    at_most(
+        "the number of elements of all tables",
+        totals.table_elements,
+        limits::TABLE_ELEMENTS_MAX as u64,
+        "use fewer function pointers",
+    )?;
+    at_most(
+        "the number of mutable globals in a snapshot (a v128 counts twice)",
+        totals.global_slots,
+        limits::GLOBALS_MAX as u64,
+        "keep state in linear memory",
+    )
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod broken;
+mod handles;
 mod instrumented;
 mod real;
 mod refused;

@@ -41,6 +41,14 @@ fn instructions_that_change_tables_are_refused_with_their_function() {
 }
 
 #[test]
+fn segments_that_are_dropped_are_refused_with_their_function() {
+    let text = operator("(memory 1) (data $d \"x\") (func $culprit (data.drop $d))");
+    assert_refused(&text, &["`data.drop` in function 0 (culprit) of core module 0", "leave the segment"]);
+    let left = operator("(memory 1) (data $d \"x\") (func (memory.init $d (i32.const 0) (i32.const 0) (i32.const 1)))");
+    assert!(prepare(&wat::parse_str(left).unwrap()).is_ok());
+}
+
+#[test]
 fn tables_that_code_only_reads_are_taken() {
     let text = operator(
         "(table $t 4 funcref) (elem (i32.const 0) func $g) (func $g) (func (call_indirect $t (i32.const 0)) (drop (table.get $t (i32.const 0))) (drop (table.size $t)))",
@@ -190,7 +198,20 @@ fn more_than_the_limits_allow_is_refused_with_the_number() {
     assert_refused(&operator(&memories), &["the number of linear memories is 17, more than the limit of 16"]);
     let tables = "(table 1 funcref)".repeat(65);
     assert_refused(&operator(&tables), &["the number of tables is 65, more than the limit of 64"]);
-    assert_refused(&operator("(table 1048577 funcref)"), &["the number of elements of a table is 1048577"]);
+    let tables = "(table 131073 funcref)".repeat(2);
+    assert_refused(&operator(&tables), &["the number of elements of all tables is 262146, more than the limit of 262144"]);
+    let nested = format!(
+        "(component (component $c (core module $m (table 100000 funcref)) (core instance (instantiate $m)))
+           (instance (instantiate $c)) (instance (instantiate $c)) (instance (instantiate $c)) {LIFECYCLE})"
+    );
+    assert_refused(&nested, &["the number of elements of all tables is 300000, more than the limit of 262144"]);
+    let globals = "(global (export \"g\") (mut i32) (i32.const 0))".replace("\"g\"", "\"%\"");
+    let globals: String = (0..1_025).map(|n| globals.replace('%', &n.to_string())).collect();
+    assert_refused(&operator(&globals), &["the number of mutable globals in a snapshot (a v128 counts twice) is 1025"]);
+    let wide: String = (0..513).map(|n| format!("(global (export \"{n}\") (mut v128) (v128.const i64x2 0 0))")).collect();
+    assert_refused(&operator(&wide), &["the number of mutable globals in a snapshot (a v128 counts twice) is 1026"]);
+    let large = format!("(func {})", "(drop (i32.const 0))".repeat(350_000));
+    assert_refused(&operator(&large), &["the size of one function's body in bytes is 1050", "more than the limit of 1048576"]);
     let instances = "(core instance (instantiate $m))".repeat(129);
     let text = format!("(component (core module $m) {instances} {LIFECYCLE})");
     assert_refused(&text, &["the number of core instances is 129, more than the limit of 128"]);
