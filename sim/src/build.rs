@@ -382,6 +382,7 @@ impl World {
             work,
             on_reject: OnReject::Fail,
             outputs,
+            late_port: None,
             dead_letters: Vec::new(),
             stats: Arc::default(),
         }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use weir_model::OddKind;
 use weir_protocol::api::{ClusterApi, JobDetail, JobState};
 
 /// Content type of the page.
@@ -138,6 +139,14 @@ fn job_metrics(page: &mut Page, detail: &JobDetail) {
         page.counter("weir_vertex_rows_in_total", "Rows in; a source: rows read", &labels, vertex.rows_in as f64);
         page.counter("weir_vertex_rows_out_total", "Rows out; a sink: rows written", &labels, vertex.rows_out as f64);
         page.counter("weir_vertex_rows_rejected_total", "Rows rejected", &labels, vertex.rows_rejected as f64);
+        for kind in OddKind::ALL {
+            let rows = vertex.oddities.rows(kind);
+            // A counter that appears with its first row has no rise that an alert could see.
+            if rows > 0 || is_usual(&vertex.kind, kind) {
+                let labels = [labels[0], labels[1], ("kind", kind.name())];
+                page.counter("weir_vertex_odd_rows_total", "Rows that did not go the normal way", &labels, rows as f64);
+            }
+        }
         page.gauge("weir_vertex_busy_ratio", "Share of time with work to do", &labels, vertex.busy);
         let waited = vertex.backpressured;
         page.gauge("weir_vertex_backpressured_ratio", "Share of time waiting for room downstream", &labels, waited);
@@ -145,6 +154,14 @@ fn job_metrics(page: &mut Page, detail: &JobDetail) {
     for (name, value) in &detail.metrics {
         let labels = [job[0], ("metric", name.as_str())];
         page.gauge("weir_operator_metric", "What operators count and measure", &labels, *value);
+    }
+}
+
+/// Whether vertices of a sort ("source", "operator", "sink") may have odd rows of a kind.
+fn is_usual(vertex: &str, kind: OddKind) -> bool {
+    match kind {
+        OddKind::Rejected | OddKind::Late | OddKind::UnnamedOutput => vertex == "operator",
+        OddKind::LongLine | OddKind::NoTime | OddKind::AheadOfTime | OddKind::SkippedInput => vertex == "source",
     }
 }
 

@@ -17,6 +17,7 @@ mod global;
 mod job;
 mod job_file;
 mod job_spec;
+mod odd;
 mod output;
 mod run;
 mod sdk;

@@ -61,7 +61,8 @@ pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::
         epoch_interruption: true,
     })
     .map_err(|error| Failure::new("E0030", Exit::Failed, format!("cannot start the sandbox: {error}")))?;
-    let view = Arc::new(Mutex::new(View::new(global, &job)));
+    let letters = spec.load().map(|job| job.dead_letters()).unwrap_or_default();
+    let view = Arc::new(Mutex::new(View::new(global, &job, &letters)));
     lock(&view).begin(&connectors, &sandbox.tracking().to_string());
     let settings = MasterJob {
         spec,
@@ -150,8 +151,12 @@ enum View {
 }
 
 impl View {
-    fn new(global: &Global, job: &Job) -> View {
-        if global.json { View::Programs(json::Lines::new(job)) } else { View::People(display::Display::new(global, job)) }
+    fn new(global: &Global, job: &Job, letters: &[String]) -> View {
+        if global.json {
+            View::Programs(json::Lines::new(job, letters))
+        } else {
+            View::People(display::Display::new(global, job, letters))
+        }
     }
 
     fn begin(&mut self, connectors: &[ConnectorLine], tracking: &str) {

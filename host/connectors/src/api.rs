@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_model::{Attempt, Batch, BatchRef, CheckpointId};
+use weir_model::{Attempt, Batch, BatchRef, CheckpointId, Oddities};
 
 use crate::ConnectorError;
 
@@ -51,6 +51,13 @@ pub trait Source: Send {
 
     /// The checkpoint is complete: positions up to it will never be asked for again.
     fn checkpoint_completed(&mut self, _checkpoint: CheckpointId) {}
+
+    /// What did not go the normal way since the subtask was made: lines skipped, input passed over. Asked for after each `poll`;
+    /// the numbers only grow.
+    fn oddities(&self) -> &Oddities {
+        static NONE: Oddities = Oddities::new();
+        &NONE
+    }
 }
 
 /// What a `poll` gave.

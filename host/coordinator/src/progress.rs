@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_model::{Attempt, Timestamp};
+use weir_model::{Attempt, Oddities, Timestamp};
 
 /// Counts of a vertex in the current execution, over all its subtasks.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,8 @@ pub struct VertexProgress {
     pub rows_out: u64,
     /// Rows rejected.
     pub rows_rejected: u64,
+    /// Rows that did not go the normal way.
+    pub oddities: Oddities,
     /// Rows in per subtask: shows skew.
     pub rows_in_by_subtask: Vec<u64>,
     /// Share of time its tasks waited for room downstream, 0 to 1, since the last progress.
@@ -54,6 +56,15 @@ pub struct Pauses {
     pub p99: Duration,
     /// The longest.
     pub max: Duration,
+}
+
+impl Progress {
+    /// Rows of the whole job that did not go the normal way.
+    pub fn oddities(&self) -> Oddities {
+        let mut all = Oddities::new();
+        self.vertices.iter().for_each(|vertex| all.merge(&vertex.oddities));
+        all
+    }
 }
 
 /// How far a job is.

@@ -11,6 +11,7 @@ mod key_group;
 mod keyed;
 pub mod limits;
 mod nearest;
+mod oddities;
 mod quantile;
 
 pub use barrier::{Barrier, BarrierKind};
@@ -21,6 +22,7 @@ pub use ids::{Attempt, CheckpointId, Digest, InstanceId, OperatorUid, ParseDiges
 pub use key_group::{KeyGroup, KeyGroupRange, key_group_of, subtask_of};
 pub use keyed::{KeyedBatch, KeyedBatchError, Partitioner, Section};
 pub use nearest::nearest;
+pub use oddities::{Odd, OddExample, OddKind, Oddities, excerpt};
 pub use quantile::quantile;
 
 /// Event time: milliseconds since the Unix epoch, UTC.

@@ -88,6 +88,15 @@ pub const METRIC_NAMES_MAX: usize = 256;
 /// Longest reason given with a rejected row or a failure; longer ones are cut.
 pub const REASON_BYTES_MAX: usize = 1 << 10;
 
+/// What is kept of the value of the first odd row of a kind.
+pub const ODDITY_VALUE_BYTES_MAX: usize = 160;
+
+/// What is kept of the reason why it is odd.
+pub const ODDITY_REASON_BYTES_MAX: usize = 320;
+
+/// Examples of odd rows that a worker says with the counts of one execution. Beyond that only numbers are said.
+pub const ODDITY_EXAMPLES_BYTES_MAX: usize = 64 << 10;
+
 /// Default memory of one operator instance.
 pub const INSTANCE_MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 
@@ -169,6 +178,8 @@ pub const LIVENESS_CONNECTIONS_MAX: usize = 1_024;
 const _: () =
     assert!(FETCHED_COMPONENTS_BYTES_MAX >= 8 * COMPONENT_BYTES_MAX as u64, "a job's components are kept until it restarts");
 const _: () = assert!(FRAME_ROWS_MAX <= u32::MAX as usize);
+const _: () = assert!(ODDITY_VALUE_BYTES_MAX + ODDITY_REASON_BYTES_MAX <= 1 << 10, "an example is a few lines on a terminal");
+const _: () = assert!(ODDITY_EXAMPLES_BYTES_MAX * 16 <= CONTROL_MESSAGE_BYTES_MAX, "a heartbeat speaks of several executions");
 const _: () = assert!(KEY_BYTES_MAX < VALUE_BYTES_MAX);
 const _: () = assert!(CHANNEL_BYTES_MAX >= FRAME_BYTES_TARGET, "a channel holds at least one full frame");
 const _: () = assert!(CHANNEL_BYTES_MIN <= CHANNEL_BYTES_MAX);

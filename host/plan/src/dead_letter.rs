@@ -8,6 +8,23 @@ use crate::job::{Edge, Exchange, Job, OnError, Port, SinkSpec, Vertex, VertexKin
 const UID: &str = "dead_letter";
 
 impl Job {
+    /// Where rejected rows of the job go, in the words of its sinks that read them: paths as they are set, or what else there is
+    /// to say. Nothing where no operator rejects rows.
+    pub fn dead_letters(&self) -> Vec<String> {
+        let mut readers: Vec<usize> =
+            self.edges.iter().filter(|edge| edge.port == Port::DeadLetter).map(|edge| edge.to).collect();
+        readers.sort_unstable();
+        readers.dedup();
+        let place = |vertex: &Vertex| match &vertex.kind {
+            VertexKind::Sink(spec) => match spec.settings.get("path").and_then(Value::as_str) {
+                Some(path) => path.to_owned(),
+                None => format!("{} (sink {})", spec.connector, vertex.uid),
+            },
+            VertexKind::Operator(_) | VertexKind::Source(_) => format!("operator {}", vertex.uid),
+        };
+        readers.into_iter().map(|reader| place(&self.vertices[reader])).collect()
+    }
+
     /// Adds a sink for dead letters that writes below `folder`, where the job has operators that may reject rows and no sink
     /// that reads them.
     #[must_use]

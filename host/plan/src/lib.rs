@@ -9,6 +9,7 @@ mod dead_letter;
 mod diagnostics;
 mod draw;
 mod env;
+mod first_party;
 mod from_toml;
 mod graph;
 mod input;

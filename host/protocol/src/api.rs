@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_model::{CheckpointId, Digest};
+use weir_model::{CheckpointId, Digest, Oddities};
 
 use crate::JobSpec;
 
@@ -125,6 +125,9 @@ pub struct JobStatus {
     pub rows_written: u64,
     /// Rows read per second.
     pub rows_per_second: f64,
+    /// Rows that did not go the normal way in this attempt, by kind, without examples: vertices have those.
+    #[serde(default)]
+    pub oddities: Oddities,
     /// The checkpoint completed last.
     pub checkpoint: Option<CheckpointStatus>,
 }
@@ -144,6 +147,9 @@ pub struct VertexStatus {
     pub rows_out: u64,
     /// Rows rejected.
     pub rows_rejected: u64,
+    /// Rows that did not go the normal way, by kind, each with the first of them and the reason.
+    #[serde(default)]
+    pub oddities: Oddities,
     /// Rows in per subtask: shows skew.
     pub rows_in_by_subtask: Vec<u64>,
     /// Worker of each subtask.
@@ -163,6 +169,9 @@ pub struct JobDetail {
     pub file: String,
     /// Where its checkpoints are.
     pub storage: String,
+    /// Where its rejected rows go, as its sinks name the places; none where no operator rejects rows.
+    #[serde(default)]
+    pub dead_letters: Vec<String>,
     /// Its vertices, in the order of the job file.
     pub vertices: Vec<VertexStatus>,
     /// Its least watermark.

@@ -1,7 +1,7 @@
 //! What the processes of a cluster say to each other: messages between coordinator and workers, and between workers;
 //! what people submit and are shown over the HTTP API.
 //!
-//! Owns shapes and their encoding, and what follows from them alone (`manifest`). Never opens a connection, never decides anything. Every message of an execution carries
+//! Owns shapes and their encoding, what follows from them alone (`manifest`), and how a panic becomes a message (`panics`). Never opens a connection, never decides anything. Every message of an execution carries
 //! its job and attempt, so that whatever is older can be refused where it arrives.
 
 pub mod api;
@@ -9,6 +9,7 @@ mod codec;
 mod command;
 mod job;
 pub mod manifest;
+pub mod panics;
 mod peer;
 mod progress;
 mod report;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_model::{TaskId, Timestamp};
+use weir_model::{Oddities, TaskId, Timestamp};
 
 /// Counts of one subtask of a vertex.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +45,9 @@ pub struct TaskProgress {
 pub struct WorkerProgress {
     /// Its tasks.
     pub tasks: Vec<TaskProgress>,
+    /// Rows that did not go the normal way, by the uid of their vertex, over its subtasks here. Over workers these add up.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub oddities: BTreeMap<String, Oddities>,
     /// What operators count: `operator.name`. Over workers these add up.
     pub counters: BTreeMap<String, u64>,
     /// What operators measure: `operator.name`. Over workers the largest is shown.

@@ -103,8 +103,10 @@ pub struct NodeSpec {
     pub work: NodeWork,
     /// What becomes of rejected rows.
     pub on_reject: OnReject,
-    /// Targets of each output port.
+    /// Targets of each output port that has a name.
     pub outputs: Vec<Vec<Target>>,
+    /// The port that late rows come out of, whether it has a name or not; none where that is not known.
+    pub late_port: Option<u32>,
     /// Targets of dead letters.
     pub dead_letters: Vec<Target>,
     /// Its counts.
@@ -223,6 +225,7 @@ impl NodeSpec {
             kind,
             on_reject: self.on_reject,
             outputs: self.outputs,
+            late_port: self.late_port,
             dead_letters: self.dead_letters,
             stats: self.stats,
         })

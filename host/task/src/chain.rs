@@ -15,6 +15,7 @@ use weir_sandbox::{Emitted, Rejection};
 use crate::TaskError;
 use crate::clock::Clock;
 use crate::dead_letter;
+use crate::odd_rows;
 use crate::operator::{Call, Operator};
 use crate::pace::Pace;
 use crate::report::Prepare;
@@ -63,8 +64,10 @@ pub(crate) struct Node {
     pub(crate) component: String,
     pub(crate) kind: NodeKind,
     pub(crate) on_reject: OnReject,
-    /// Targets of each output port.
+    /// Targets of each output port that has a name.
     pub(crate) outputs: Vec<Vec<Target>>,
+    /// The port that late rows come out of.
+    pub(crate) late_port: Option<u32>,
     pub(crate) dead_letters: Vec<Target>,
     pub(crate) stats: Arc<VertexStats>,
 }
@@ -210,11 +213,8 @@ impl Chain {
         for Emitted { port, mut rows } in emitted.drain(..) {
             let n = &mut self.nodes[node];
             add(&n.stats.rows_out, rows.len());
-            let Some(targets) = n.outputs.get_mut(port as usize) else {
-                let reason = format!("it emitted to output {port}, but the job file names {} outputs", n.outputs.len());
-                return Err(TaskError::Operator { uid: n.uid.clone(), reason });
-            };
-            let targets = std::mem::take(targets);
+            odd_rows::note_emitted(n, port, rows.view());
+            let Some(targets) = n.outputs.get_mut(port as usize).map(std::mem::take) else { continue };
             let sent = self.send(&targets, &mut rows);
             self.nodes[node].outputs[port as usize] = targets;
             sent?;
@@ -225,7 +225,7 @@ impl Chain {
 
     fn rejected(&mut self, node: usize, input: u32, rows: BatchRef<'_>, rejections: &[Rejection]) -> Result<(), TaskError> {
         let n = &mut self.nodes[node];
-        add(&n.stats.rows_rejected, rejections.len());
+        odd_rows::note_rejected(n, rows, rejections);
         if n.on_reject == OnReject::Fail {
             return Err(dead_letter::failure(&n.uid, rows, &rejections[0]));
         }

@@ -11,6 +11,8 @@ mod dead_letter;
 mod error;
 mod gate;
 pub mod in_flight;
+mod odd_rows;
+mod odd_stats;
 mod operator;
 mod pace;
 mod report;
@@ -28,6 +30,7 @@ pub use chain::{OnReject, Target};
 pub use clock::{Clock, SystemClock};
 pub use error::TaskError;
 pub use gate::{Announcer, Gate, Sender};
+pub use odd_stats::OddStats;
 pub use operator::{Instance, InstanceFactory, RestoredInstance};
 pub use report::{
     CapturedState, Control, InFlight, InFlightSource, Outlet, Prepare, Report, SnapshotPart, SourceState, TaskState,

@@ -44,6 +44,8 @@ pub(crate) struct SourceHead {
     sent: Timestamp,
     sent_at: Option<Duration>,
     idle: bool,
+    /// Odd rows of the source that its counts show.
+    odd_shown: u64,
     clock: Arc<dyn Clock>,
 }
 
@@ -98,6 +100,7 @@ impl SourceHead {
             sent: WATERMARK_START,
             sent_at: None,
             idle: false,
+            odd_shown: 0,
             clock,
         }
     }
@@ -138,6 +141,7 @@ impl SourceHead {
         self.rows.clear();
         let polled =
             self.source.poll(&mut self.rows, self.rows_max, chain.worth_sending()).map_err(TaskError::connector(&self.uid))?;
+        self.show_oddities();
         if self.rows.is_empty() {
             return match polled {
                 Polled::Rows => Ok(Read::Rows),
@@ -166,6 +170,15 @@ impl SourceHead {
                 (self.round, self.window) = (None, None);
                 Ok(Read::Nothing { retry_in })
             }
+        }
+    }
+
+    /// Makes the source's odd rows known, where there are more than before.
+    fn show_oddities(&mut self) {
+        let oddities = self.source.oddities();
+        let total = oddities.total();
+        if total != std::mem::replace(&mut self.odd_shown, total) {
+            self.stats.odd.show(oddities);
         }
     }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use weir_model::{Timestamp, WATERMARK_START};
 
+use crate::odd_stats::OddStats;
+
 /// Counts of one subtask of a vertex.
 #[derive(Debug, Default)]
 pub struct VertexStats {
@@ -12,8 +14,8 @@ pub struct VertexStats {
     pub rows_in: AtomicU64,
     /// Rows that went out on any port (for a sink: rows written).
     pub rows_out: AtomicU64,
-    /// Rows the operator rejected.
-    pub rows_rejected: AtomicU64,
+    /// Rows that did not go the normal way.
+    pub odd: OddStats,
 }
 
 /// Counts of one task.

@@ -159,6 +159,8 @@ fn metrics_are_a_page_that_names_jobs_and_workers() {
         "weir_job_state{job=\"page\\\"views\",state=\"failed\"} 0",
         "weir_job_rows_read_total{job=\"page\\\"views\"} 100",
         "weir_job_checkpoint_duration_seconds{job=\"page\\\"views\"} 0.04",
+        "weir_vertex_odd_rows_total{job=\"page\\\"views\",vertex=\"log\",kind=\"long_line\"} 3",
+        "weir_vertex_odd_rows_total{job=\"page\\\"views\",vertex=\"log\",kind=\"no_time\"} 0",
         "weir_vertex_backpressured_ratio{job=\"page\\\"views\",vertex=\"log\"} 0.25",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use weir_model::{CheckpointId, Digest};
+use weir_model::{CheckpointId, Digest, OddExample, OddKind, Oddities};
 use weir_protocol::api::{
     CheckpointStatus, ClusterApi, ClusterStatus, ComponentStatus, EventLevel, JobDetail, JobEvent, JobState, JobStatus,
     JobSubmission, Refusal, RefusalKind, VertexStatus, WorkerStatus,
@@ -75,8 +75,18 @@ pub(super) fn job_status(name: &str, state: JobState) -> JobStatus {
         rows_read: 100,
         rows_written: 90,
         rows_per_second: 12.5,
+        oddities: odd(false),
         checkpoint: Some(checkpoint),
     }
+}
+
+fn odd(with_example: bool) -> Oddities {
+    let mut odd = Oddities::new();
+    odd.add_rows(OddKind::LongLine, 3, || OddExample::new(b"GET /", "longer than 16 MiB"));
+    if !with_example {
+        odd.drop_examples();
+    }
+    odd
 }
 
 pub(super) fn job_detail(name: &str) -> JobDetail {
@@ -87,6 +97,7 @@ pub(super) fn job_detail(name: &str) -> JobDetail {
         rows_in: 100,
         rows_out: 100,
         rows_rejected: 0,
+        oddities: odd(true),
         rows_in_by_subtask: vec![100],
         workers: vec!["w1".to_owned()],
         backpressured: 0.25,
@@ -96,6 +107,7 @@ pub(super) fn job_detail(name: &str) -> JobDetail {
         status: job_status(name, JobState::Running),
         file: "/jobs/job.toml".to_owned(),
         storage: "/checkpoints".to_owned(),
+        dead_letters: vec!["bad/".to_owned()],
         vertices: vec![vertex],
         watermark: Some(1_000),
         checkpoints_completed: 7,

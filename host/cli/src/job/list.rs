@@ -4,6 +4,7 @@ use weir_protocol::api::{CheckpointStatus, EventLevel, JobDetail, JobEvent, JobS
 
 use crate::client::Client;
 use crate::global::Global;
+use crate::odd;
 use crate::output::{self, number};
 
 pub(super) fn jobs(client: &Client, global: &Global) -> anyhow::Result<()> {
@@ -90,8 +91,14 @@ fn text(detail: &JobDetail) -> String {
     line("submitted", output::ago(status.submitted_at_ms));
     line("job file", detail.file.clone());
     line("storage", detail.storage.clone());
+    if !detail.dead_letters.is_empty() {
+        line("dead letters", detail.dead_letters.join(", "));
+    }
     let (read, written, rate) = (number(status.rows_read), number(status.rows_written), number(status.rows_per_second as u64));
     line("rows", format!("{read} read, {written} written, {rate} rows/s"));
+    if let Some(odd) = odd::words(&status.oddities) {
+        line("", odd);
+    }
     line(
         "watermark",
         match detail.watermark {
@@ -112,6 +119,10 @@ fn text(detail: &JobDetail) -> String {
             .to_vec();
         let rows: Vec<Vec<String>> = std::iter::once(header).chain(vertices.iter().map(vertex)).collect();
         text.push_str(&format!("\n{}", output::table(&rows)));
+    }
+    let odd = odd::details(vertices.iter().map(|vertex| (vertex.uid.as_str(), &vertex.oddities)), None);
+    if !odd.is_empty() {
+        text.push_str(&format!("\n{odd}"));
     }
     if !detail.metrics.is_empty() {
         let rows: Vec<Vec<String>> = detail.metrics.iter().map(|(name, value)| vec![name.clone(), value.to_string()]).collect();

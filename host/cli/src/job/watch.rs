@@ -14,6 +14,7 @@ use super::list;
 use crate::client::{self, Client};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
+use crate::odd;
 use crate::output::{self, number};
 
 /// Exit code of a command that was interrupted.
@@ -162,7 +163,8 @@ fn status_line(status: &JobStatus) -> String {
         .as_ref()
         .map_or_else(|| "no checkpoint yet".to_owned(), |last| format!("checkpoint {}", list::checkpoint(last)));
     let (rows, rate) = (number(status.rows_read), number(status.rows_per_second as u64));
-    format!("{}: {} | {rows} rows, {rate} rows/s | {last}", status.name, list::state(status))
+    let odd = odd::part(&status.oddities);
+    format!("{}: {} | {rows} rows, {rate} rows/s{odd} | {last}", status.name, list::state(status))
 }
 
 /// One line that is kept up to date on a terminal, and printed now and then elsewhere.

@@ -10,6 +10,7 @@ use weir_worker::ConnectorLine;
 
 use super::summary;
 use crate::global::Global;
+use crate::odd;
 use crate::output::{self, Colour};
 
 /// Time between plain lines where nobody can see one being updated.
@@ -18,6 +19,8 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 /// The lines on standard error.
 pub(super) struct Display {
     job: String,
+    /// Where rejected rows go.
+    letters: Option<String>,
     quiet: bool,
     colour: Colour,
     on_terminal: bool,
@@ -28,9 +31,11 @@ pub(super) struct Display {
 }
 
 impl Display {
-    pub(super) fn new(global: &Global, job: &Job) -> Display {
+    /// `letters` says where rejected rows go.
+    pub(super) fn new(global: &Global, job: &Job, letters: &[String]) -> Display {
         Display {
             job: job.name.clone(),
+            letters: (!letters.is_empty()).then(|| letters.join(", ")),
             quiet: global.quiet,
             colour: global.colour,
             on_terminal: io::stderr().is_terminal(),
@@ -100,10 +105,11 @@ impl Display {
             None => "no checkpoint yet".to_owned(),
         };
         format!(
-            "{}: {} rows, {} rows/s | watermark {} | {checkpoint}",
+            "{}: {} rows, {} rows/s{} | watermark {} | {checkpoint}",
             self.job,
             output::number(progress.rows_read),
             output::number(progress.rows_per_second as u64),
+            odd::part(&progress.oddities()),
             watermark(progress.watermark),
         )
     }
@@ -121,7 +127,7 @@ impl Display {
         }
         let took = self.started.elapsed();
         let text = match progress {
-            Some(progress) => summary::text(&self.job, how, progress, took),
+            Some(progress) => summary::text(&self.job, how, progress, took, self.letters.as_deref()),
             None => format!("{}: {how} between two executions\n", self.job),
         };
         output::message(&text, self.colour);

@@ -15,12 +15,14 @@ use crate::output;
 /// Prints lines.
 pub(super) struct Lines {
     job: String,
+    letters: Vec<String>,
     started: Instant,
 }
 
 impl Lines {
-    pub(super) fn new(job: &Job) -> Lines {
-        Lines { job: job.name.clone(), started: Instant::now() }
+    /// `letters` says where rejected rows go.
+    pub(super) fn new(job: &Job, letters: &[String]) -> Lines {
+        Lines { job: job.name.clone(), letters: letters.to_vec(), started: Instant::now() }
     }
 
     fn line(&self, event: &str, mut fields: Value) {
@@ -35,7 +37,10 @@ impl Lines {
             .iter()
             .map(|line| json!({ "id": line.uid, "description": line.description, "promise": line.promise }))
             .collect();
-        self.line("job", json!({ "job": self.job, "page_tracking": tracking, "connectors": connectors }));
+        self.line(
+            "job",
+            json!({ "job": self.job, "page_tracking": tracking, "connectors": connectors, "dead_letters": self.letters }),
+        );
     }
 
     pub(super) fn notice(&self, notice: &Notice) {
@@ -131,6 +136,7 @@ fn vertex(vertex: &VertexProgress) -> Value {
         "rows_in": vertex.rows_in,
         "rows_out": vertex.rows_out,
         "rows_rejected": vertex.rows_rejected,
+        "oddities": vertex.oddities,
         "rows_in_by_subtask": vertex.rows_in_by_subtask,
         "backpressured": vertex.backpressured,
         "busy": vertex.busy,

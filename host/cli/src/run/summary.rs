@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use weir_coordinator::Progress;
 
+use crate::odd;
 use crate::output::{self, number};
 
-/// What a run did.
-pub(super) fn text(job: &str, how: &str, progress: &Progress, took: Duration) -> String {
+/// What a run did. `letters` says where rejected rows are.
+pub(super) fn text(job: &str, how: &str, progress: &Progress, took: Duration, letters: Option<&str>) -> String {
     let seconds = progress.running.as_secs_f64().max(1e-3);
     let mut text = format!(
         "{job}: {how} after {:.1} s; {} rows read, {} written, {} rows/s\n",
@@ -31,5 +32,6 @@ pub(super) fn text(job: &str, how: &str, progress: &Progress, took: Duration) ->
         .vertices
         .iter()
         .map(|vertex| vec![vertex.uid.clone(), number(vertex.rows_in), number(vertex.rows_out), number(vertex.rows_rejected)]);
-    text + &output::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>())
+    text += &output::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>());
+    text + &odd::details(progress.vertices.iter().map(|vertex| (vertex.uid.as_str(), &vertex.oddities)), letters)
 }

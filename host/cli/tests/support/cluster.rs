@@ -62,6 +62,7 @@ fn status(name: &str, state: JobState) -> JobStatus {
         rows_read: 12_345,
         rows_written: 99,
         rows_per_second: 10.0,
+        oddities: Default::default(),
         checkpoint: Some(checkpoint),
     }
 }
@@ -177,6 +178,7 @@ impl ClusterApi for Fake {
             status: status.clone(),
             file: "/jobs/job.toml".to_owned(),
             storage: "/checkpoints".to_owned(),
+            dead_letters: Vec::new(),
             vertices: Vec::new(),
             watermark: None,
             checkpoints_completed: 7,

@@ -1,5 +1,6 @@
 //! What people see, put together from what is known.
 
+use weir_model::Oddities;
 use weir_plan::VertexKind;
 use weir_protocol::api::{ClusterStatus, ComponentStatus, JobDetail, JobStatus, VertexStatus, WorkerStatus};
 use weir_storage::StoredComponent;
@@ -58,17 +59,28 @@ pub(super) fn status(name: &str, book: &Book) -> JobStatus {
         rows_read: counts.map_or(0, |counts| counts.rows_read),
         rows_written: counts.map_or(0, |counts| counts.rows_written),
         rows_per_second: counts.filter(|_| !record.state.is_over()).map_or(0.0, |_| book.rows_per_second),
+        oddities: counts.map(odd_rows).unwrap_or_default(),
         checkpoint: book.checkpoint.clone(),
     }
+}
+
+/// The numbers of a whole job.
+fn odd_rows(counts: &Counts) -> Oddities {
+    let mut all = Oddities::new();
+    counts.vertices.iter().for_each(|vertex| all.merge(&vertex.oddities));
+    all.drop_examples();
+    all
 }
 
 pub(super) fn detail(name: &str, book: &Book, default_storage: &str) -> JobDetail {
     let counts = book.counts.as_ref();
     let job = book.record.spec.load().ok();
+    let dead_letters = job.as_ref().map(weir_plan::Job::dead_letters).unwrap_or_default();
     let storage = job.as_ref().and_then(|job| job.checkpoint.storage.clone());
     JobDetail {
         status: status(name, book),
         file: book.record.spec.file.clone(),
+        dead_letters,
         storage: storage.unwrap_or_else(|| default_storage.to_owned()),
         vertices: match (counts, job) {
             (Some(counts), _) => counts.vertices.clone(),
@@ -105,6 +117,7 @@ fn vertices(progress: &Progress) -> Vec<VertexStatus> {
         rows_in: vertex.rows_in,
         rows_out: vertex.rows_out,
         rows_rejected: vertex.rows_rejected,
+        oddities: vertex.oddities.clone(),
         rows_in_by_subtask: vertex.rows_in_by_subtask.clone(),
         workers: workers.cloned().unwrap_or_default(),
         backpressured: vertex.backpressured,
@@ -127,6 +140,7 @@ fn idle_vertex(vertex: &weir_plan::Vertex) -> VertexStatus {
         rows_in: 0,
         rows_out: 0,
         rows_rejected: 0,
+        oddities: Default::default(),
         rows_in_by_subtask: vec![0; vertex.parallelism as usize],
         workers: Vec::new(),
         backpressured: 0.0,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weir_model::{Attempt, TaskId, WATERMARK_START, quantile};
+use weir_model::{Attempt, Oddities, TaskId, WATERMARK_START, quantile};
 use weir_plan::{Job, Topology, VertexKind};
 use weir_protocol::{Placement, TaskProgress, VertexCounts, WorkerProgress};
 
@@ -103,6 +103,12 @@ impl Meters {
         metrics
     }
 
+    fn oddities(&self, uid: &str) -> Oddities {
+        let mut all = Oddities::new();
+        self.workers.values().filter_map(|worker| worker.oddities.get(uid)).for_each(|odd| all.merge(odd));
+        all
+    }
+
     fn vertex(
         &self,
         index: usize,
@@ -138,6 +144,7 @@ impl Meters {
             rows_in: counts.iter().map(|counts| counts.rows_in).sum(),
             rows_out: counts.iter().map(|counts| counts.rows_out).sum(),
             rows_rejected: counts.iter().map(|counts| counts.rows_rejected).sum(),
+            oddities: self.oddities(&vertex.uid),
             rows_in_by_subtask: counts.iter().map(|counts| counts.rows_in).collect(),
             backpressured: share(|(_, backpressured)| backpressured),
             busy: share(|(busy, _)| busy),

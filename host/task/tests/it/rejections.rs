@@ -1,6 +1,7 @@
 //! What an operator does wrong, or says is wrong with a row.
 
 use weir_channel::Frame;
+use weir_model::{OddKind, Oddities};
 use weir_sandbox::{CallError, Emitted, Rejection};
 use weir_task::{Instances, OnReject};
 
@@ -64,15 +65,8 @@ fn a_rejected_row_fails_the_job_where_it_says_so() {
 #[test]
 fn an_operator_that_fails_or_breaks_the_contract_fails_the_job_by_name() {
     type Emit = fn(&mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError>;
-    let cases: [(Emit, &str); 3] = [
+    let cases: [(Emit, &str); 2] = [
         (|_| Err(CallError::Failed("no disk".into())), "no disk"),
-        (
-            |emitted| {
-                emitted.push(Emitted { port: 3, rows: batch(&[row(1, "", "x")]) });
-                Ok(Vec::new())
-            },
-            "it emitted to output 3, but the job file names 1 outputs",
-        ),
         (|_| Ok(vec![Rejection { row: 2, reason: String::new() }]), "it rejected row 2 of a batch of 2 rows"),
     ];
     for (emit, reason) in cases {
@@ -82,4 +76,64 @@ fn an_operator_that_fails_or_breaks_the_contract_fails_the_job_by_name() {
         let failure = log.failure(0);
         assert!(failure.starts_with("operator op failed: ") && failure.ends_with(reason), "{failure}");
     }
+}
+
+/// Emits each row to the output that its value says, or to output 0.
+fn sorting() -> Operators {
+    Operators::new(|_, rows, emitted| {
+        for row in rows {
+            emitted.push(Emitted { port: row.2.parse().unwrap_or(0), rows: batch(std::slice::from_ref(row)) });
+        }
+        Ok(Vec::new())
+    })
+}
+
+/// Runs `sorting` to its end over rows of these values. Gives what went to its output, and what was counted.
+fn sorted(late_port: Option<u32>, values: &[&str]) -> (Vec<String>, Oddities) {
+    let (log, output, operators) = (Log::default(), Memory::default(), sorting());
+    let mut place = Place::new();
+    let mut sender = place.channel(&Default::default(), 0);
+    sender.send(frame(&values.iter().map(|value| row(1, "", value)).collect::<Vec<_>>()));
+    sender.send(Frame::End);
+    let (signal, head) = place.head();
+    let mut node = operator("op", &operators, Instances::Single(0), vec![to(1)]);
+    node.late_port = late_port;
+    let stats = node.stats.clone();
+    let _task = Running::start(0, &log, signal, head, vec![node, sink("out", &output)], Vec::new());
+    log.wait(0, &Said::Finished);
+    // Without what it says at the end.
+    let values = output.values().into_iter().filter(|value| value.len() == 1).collect();
+    (values, stats.odd.read())
+}
+
+#[test]
+fn s80_rows_for_an_output_without_a_name_are_counted_and_the_job_goes_on() {
+    let (output, odd) = sorted(None, &["a", "3", "b", "1", "c"]);
+    assert_eq!(output, ["a", "b", "c"]);
+    let found = odd.get(OddKind::UnnamedOutput).expect("some");
+    let first = found.first.as_ref().expect("an example");
+    assert_eq!((found.rows, odd.total(), first.value.as_str()), (2, 2, "3"));
+    assert!(
+        first.reason.contains("output 3") && first.reason.contains("`outputs` of op has 1; give it 4 names"),
+        "{}",
+        first.reason
+    );
+}
+
+#[test]
+fn s80_a_late_row_whose_output_has_no_name_is_counted_as_late_and_the_reason_names_the_setting() {
+    let (output, odd) = sorted(Some(1), &["a", "1", "b"]);
+    assert_eq!(output, ["a", "b"]);
+    let found = odd.get(OddKind::Late).expect("some");
+    let first = found.first.as_ref().expect("an example");
+    assert_eq!((found.rows, odd.total(), first.value.as_str()), (1, 1, "1"));
+    assert!(first.reason.contains("discarded") && first.reason.contains("outputs = [\"main\", \"late\"]"), "{}", first.reason);
+}
+
+#[test]
+fn late_rows_that_a_sink_reads_are_counted_as_well() {
+    let (output, odd) = sorted(Some(0), &["a", "b"]);
+    assert_eq!(output, ["a", "b"]);
+    let reason = &odd.get(OddKind::Late).expect("some").first.as_ref().expect("an example").reason;
+    assert!(odd.rows(OddKind::Late) >= 2 && !reason.contains("discarded"), "{reason}");
 }

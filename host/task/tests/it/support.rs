@@ -355,6 +355,7 @@ pub(crate) fn operator(uid: &str, operators: &Operators, instances: Instances, o
         work: NodeWork::Operator { factory: Arc::new(operators.clone()), instances, restored: Vec::new() },
         on_reject: OnReject::Fail,
         outputs: vec![outputs],
+        late_port: None,
         dead_letters: Vec::new(),
         stats: Arc::default(),
     }
@@ -367,6 +368,7 @@ pub(crate) fn sink(uid: &str, sink: &Memory) -> NodeSpec {
         work: NodeWork::Sink(Box::new(sink.clone())),
         on_reject: OnReject::Fail,
         outputs: Vec::new(),
+        late_port: None,
         dead_letters: Vec::new(),
         stats: Arc::default(),
     }

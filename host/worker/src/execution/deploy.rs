@@ -40,19 +40,14 @@ type Sinks = BTreeMap<(usize, u32), Box<dyn Sink>>;
 pub(super) struct Built {
     pub(super) tasks: Vec<(Task, TaskHandle)>,
     pub(super) outbound: Vec<Outbound>,
-    counts: Vec<(TaskId, Arc<TaskStats>, Vec<Arc<VertexStats>>)>,
+    counts: Vec<TaskMeter>,
     metrics: Arc<Metrics>,
 }
 
 impl Built {
     /// The counts of the tasks.
     pub(super) fn meters(&self, network: Option<Arc<dyn Network>>) -> Meters {
-        let meter = |(task, stats, vertices): &(TaskId, Arc<TaskStats>, Vec<Arc<VertexStats>>)| TaskMeter {
-            task: *task,
-            stats: stats.clone(),
-            vertices: vertices.clone(),
-        };
-        Meters { tasks: self.counts.iter().map(meter).collect(), metrics: self.metrics.clone(), network }
+        Meters { tasks: self.counts.clone(), metrics: self.metrics.clone(), network }
     }
 }
 
@@ -204,7 +199,8 @@ impl Deployer<'_> {
             let nodes = members[first..].iter().zip(&vertex_stats[first..]);
             let nodes = nodes.map(|(&vertex, stats)| self.node(vertex, subtask, &mut restored, &mut sinks, stats)).collect();
             let stats = Arc::new(TaskStats::default());
-            built.counts.push((id, stats.clone(), vertex_stats));
+            let vertices = members.iter().map(|&vertex| job.vertices[vertex].uid.as_str().into()).zip(vertex_stats).collect();
+            built.counts.push(TaskMeter { task: id, stats: stats.clone(), vertices });
             let spec = TaskSpec {
                 id,
                 name: self.job.topology.name(id),
@@ -304,6 +300,7 @@ impl Deployer<'_> {
         let job = &self.job.job;
         let described = &job.vertices[vertex];
         let targets = |port| targets(job, &self.job.topology, vertex, port);
+        let mut late_port = None;
         let (work, on_reject, outputs) = match &described.kind {
             VertexKind::Source(_) => unreachable!("a source is the head of its chain"),
             VertexKind::Sink(_) => {
@@ -321,6 +318,7 @@ impl Deployer<'_> {
                     OnError::Fail => OnReject::Fail,
                     OnError::DeadLetter => OnReject::DeadLetter,
                 };
+                late_port = spec.late_port();
                 (work, on_reject, (0..spec.outputs.len() as u32).map(|port| targets(Port::Output(port))).collect())
             }
         };
@@ -330,6 +328,7 @@ impl Deployer<'_> {
             work,
             on_reject,
             outputs,
+            late_port,
             dead_letters: targets(Port::DeadLetter),
             stats: stats.clone(),
         }

@@ -425,6 +425,7 @@ fn progress(tasks: &[TaskId], rows: u64) -> WorkerProgress {
         finished: false,
     };
     WorkerProgress {
+        oddities: Default::default(),
         tasks: tasks.iter().map(task).collect(),
         gauges: [("op.whole".to_owned(), 1.0), ("op.none".to_owned(), f64::NAN)].into(),
         ..WorkerProgress::default()
