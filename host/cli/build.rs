@@ -1,5 +1,5 @@
-//! Embeds the guest SDK and the templates of new components in the binary: writes `embedded.rs` with the text of each
-//! file, for `src/sdk.rs`.
+//! Embeds the guest SDK, the templates of new components and the pages about errors in the binary: writes `embedded.rs` with
+//! the text of each file, for `src/sdk.rs`.
 
 use std::error::Error;
 use std::fs;
@@ -14,8 +14,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     code.push_str(&embed("RUST_SDK", &sdk, &["Cargo.toml", "README.md", "src", "wit"])?);
     code.push_str("/// A new Rust component; `{{name}}` and its like are replaced.\n");
     code.push_str(&embed("RUST_TEMPLATE", &template, &["Cargo.toml", "README.md", "gitignore", "job.toml", "src"])?);
+    code.push_str("/// The pages about errors: `E0034.md` and its text.\n");
+    code.push_str(&embed_folder("ERROR_PAGES", &here.join("../../docs/errors"))?);
     fs::write(PathBuf::from(std::env::var("OUT_DIR")?).join("embedded.rs"), code)?;
     Ok(())
+}
+
+/// Embeds all files of a folder, under their names.
+fn embed_folder(name: &str, folder: &Path) -> Result<String, Box<dyn Error>> {
+    let names = fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?));
+    let names: Vec<String> = names.collect::<Result<_, Box<dyn Error>>>()?;
+    embed(name, folder, &names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn embed(name: &str, root: &Path, entries: &[&str]) -> Result<String, Box<dyn Error>> {

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
+use weir_model::ErrorNumber;
 
 use crate::Token;
 use crate::answer::Refused;
@@ -90,12 +91,12 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 }
 
 fn foreign(message: String, hint: &str) -> Refused {
-    Refused::new(StatusCode::FORBIDDEN, "E0052", message, Some(hint))
+    Refused::new(StatusCode::FORBIDDEN, ErrorNumber::RequestFromElsewhere, message, Some(hint))
 }
 
 fn unauthorized(why: &str) -> Refused {
     let hint = "WEIR_TOKEN_FILE or --token-file names the token file that `weir cluster init` made";
-    Refused::new(StatusCode::UNAUTHORIZED, "E0051", format!("cannot answer a request: {why}"), Some(hint))
+    Refused::new(StatusCode::UNAUTHORIZED, ErrorNumber::TokenWrong, format!("cannot answer a request: {why}"), Some(hint))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use weir_model::ErrorNumber;
 use weir_protocol::api::{Refusal, RefusalKind};
 
 /// A refusal with its status.
@@ -14,20 +15,25 @@ pub(crate) struct Refused {
 
 impl Refused {
     /// A refusal of this crate's own.
-    pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>, hint: Option<&str>) -> Refused {
+    pub(crate) fn new(status: StatusCode, code: ErrorNumber, message: impl Into<String>, hint: Option<&str>) -> Refused {
         let kind = match status {
             StatusCode::NOT_FOUND => RefusalKind::NotFound,
             StatusCode::SERVICE_UNAVAILABLE => RefusalKind::Unavailable,
             StatusCode::INTERNAL_SERVER_ERROR => RefusalKind::Internal,
             _ => RefusalKind::Invalid,
         };
-        let refusal = Refusal { kind, code: code.to_owned(), message: message.into(), hint: hint.map(str::to_owned) };
+        let refusal = Refusal { kind, code: code.to_string(), message: message.into(), hint: hint.map(str::to_owned) };
         Refused { status, refusal }
     }
 
     /// The request cannot be understood.
     pub(crate) fn invalid(message: impl Into<String>) -> Refused {
-        Refused::new(StatusCode::BAD_REQUEST, "E0054", message, Some("/api/v1/openapi.json says what there is"))
+        Refused::new(
+            StatusCode::BAD_REQUEST,
+            ErrorNumber::MalformedRequest,
+            message,
+            Some("/api/v1/openapi.json says what there is"),
+        )
     }
 }
 

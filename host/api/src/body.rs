@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
+use weir_model::ErrorNumber;
 
 use crate::answer::Refused;
 use crate::limits::{BODY_MAX, BODY_PAUSE_MAX};
@@ -16,7 +17,7 @@ use crate::limits::{BODY_MAX, BODY_PAUSE_MAX};
 pub(crate) async fn read(body: Body, headers: &HeaderMap, bytes_max: usize, what: &str) -> Result<Vec<u8>, Refused> {
     let too_large = || {
         let message = format!("cannot take {what}: it is larger than {bytes_max} bytes");
-        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "E0054", message, None)
+        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorNumber::MalformedRequest, message, None)
     };
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|announced| announced > bytes_max as u64) {
@@ -24,7 +25,7 @@ pub(crate) async fn read(body: Body, headers: &HeaderMap, bytes_max: usize, what
     }
     let slow = || {
         let message = format!("cannot take {what}: it stopped coming");
-        Refused::new(StatusCode::REQUEST_TIMEOUT, "E0054", message, None)
+        Refused::new(StatusCode::REQUEST_TIMEOUT, ErrorNumber::MalformedRequest, message, None)
     };
     let all = async {
         let mut bytes = Vec::new();
@@ -55,7 +56,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     // Also keeps out forms, which a browser sends anywhere without asking.
     if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         let message = format!("cannot take {what}: its content type is `{kind}`, not application/json");
-        return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "E0054", message, None));
+        return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorNumber::MalformedRequest, message, None));
     }
     let bytes = read(body, headers, bytes_max, what).await?;
     serde_json::from_slice(&bytes).map_err(|error| Refused::invalid(format!("cannot take {what}: {error}")))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use weir_model::ErrorNumber;
 use weir_protocol::api::ClusterApi;
 
 use crate::answer::Refused;
@@ -76,7 +77,7 @@ impl Calls {
         called.await.map_err(|error| {
             let message = format!("cannot answer a request: {error}");
             let hint = "this is a bug in weir, please report it";
-            Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "E0056", message, Some(hint))
+            Refused::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorNumber::ApiBusy, message, Some(hint))
         })
     }
 }
@@ -90,5 +91,5 @@ async fn turn(turns: &Arc<Semaphore>) -> Result<Turn, Refused> {
 
 fn busy() -> Refused {
     let message = "cannot answer a request now: there are too many others";
-    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "E0056", message, Some("try again in a moment"))
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, ErrorNumber::ApiBusy, message, Some("try again in a moment"))
 }

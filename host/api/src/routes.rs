@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
-use weir_model::Digest;
 use weir_model::limits::{API_BODY_BYTES_MAX, COMPONENT_BYTES_MAX};
+use weir_model::{Digest, ErrorNumber};
 use weir_protocol::api::{ClusterApi, JobSubmission, Refusal};
 
 use crate::access::Rules;
@@ -82,12 +82,17 @@ pub(crate) fn router(site: Site) -> Router {
         .router
         .fallback(|request: Request| async move {
             let message = format!("there is no {}", request.uri().path());
-            Refused::new(StatusCode::NOT_FOUND, "E0054", message, Some("/api/v1/openapi.json says what there is"))
+            Refused::new(
+                StatusCode::NOT_FOUND,
+                ErrorNumber::MalformedRequest,
+                message,
+                Some("/api/v1/openapi.json says what there is"),
+            )
         })
         .method_not_allowed_fallback(|request: Request| async move {
             let message = format!("{} cannot be asked with {}", request.uri().path(), request.method());
             let hint = "/api/v1/openapi.json says what there is";
-            Refused::new(StatusCode::METHOD_NOT_ALLOWED, "E0054", message, Some(hint))
+            Refused::new(StatusCode::METHOD_NOT_ALLOWED, ErrorNumber::MalformedRequest, message, Some(hint))
         })
         .layer(middleware::from_fn_with_state(site.clone(), check))
         .with_state(site)
@@ -196,7 +201,12 @@ async fn has_blob(State(site): State<Site>, Named(digest): Named<String>) -> Ans
     if site.calls.call(move |cluster| cluster.has_component(digest)).await? {
         return Ok(answer(StatusCode::OK, &json!({ "digest": digest })));
     }
-    Err(Refused::new(StatusCode::NOT_FOUND, "E0020", format!("there is no component of digest {digest}"), None))
+    Err(Refused::new(
+        StatusCode::NOT_FOUND,
+        ErrorNumber::NoSuchComponent,
+        format!("there is no component of digest {digest}"),
+        None,
+    ))
 }
 
 async fn push_blob(State(site): State<Site>, Named(digest): Named<String>, headers: HeaderMap, body: Body) -> Answer {

@@ -1,7 +1,7 @@
 //! `weir checkpoint ...`: what a job has stored.
 
 use serde_json::{Value, json};
-use weir_model::CheckpointId;
+use weir_model::{CheckpointId, ErrorNumber};
 use weir_storage::{JobStorage, Manifest, ManifestKind, OperatorState};
 
 use crate::failure::{Exit, Failure};
@@ -50,7 +50,11 @@ fn open(job: &JobArgs, global: &Global) -> Result<(JobStorage, Vec<CheckpointId>
         None => global.data_dir.join("jobs").to_string_lossy().into_owned(),
     };
     let none = || {
-        let failure = Failure::new("E0028", Exit::Usage, format!("there are no checkpoints of a job `{}` in {root}", job.job));
+        let failure = Failure::new(
+            ErrorNumber::CheckpointsNotShown,
+            Exit::Usage,
+            format!("there are no checkpoints of a job `{}` in {root}", job.job),
+        );
         match nearest_job(&root, &job.job) {
             Some(near) => failure.hint(format!("did you mean `{near}`?")),
             None => failure.hint("a job file with `storage` in [job.checkpoint] keeps them elsewhere: name it with --storage"),
@@ -60,7 +64,8 @@ fn open(job: &JobArgs, global: &Global) -> Result<(JobStorage, Vec<CheckpointId>
     if local_folder(&root).is_some_and(|folder| !folder.join(&job.job).is_dir()) {
         return Err(none());
     }
-    let failed = |error: weir_storage::StorageError| Failure::new("E0028", Exit::Failed, error.to_string());
+    let failed =
+        |error: weir_storage::StorageError| Failure::new(ErrorNumber::CheckpointsNotShown, Exit::Failed, error.to_string());
     let storage = JobStorage::open(&root, &job.job).map_err(failed)?;
     let checkpoints = storage.checkpoints().map_err(failed)?;
     if checkpoints.is_empty() { Err(none()) } else { Ok((storage, checkpoints)) }
@@ -114,9 +119,12 @@ fn show(job: &JobArgs, checkpoint: Option<u64>, global: &Global) -> anyhow::Resu
     let Some(id) = id else {
         let there: Vec<String> = checkpoints.iter().map(ToString::to_string).collect();
         let message = format!("job `{}` has no checkpoint {}", job.job, checkpoint.unwrap_or_default());
-        return Err(Failure::new("E0028", Exit::Usage, message).hint(format!("there are: {}", there.join(", "))).into());
+        return Err(Failure::new(ErrorNumber::CheckpointsNotShown, Exit::Usage, message)
+            .hint(format!("there are: {}", there.join(", ")))
+            .into());
     };
-    let manifest = storage.manifest(id).map_err(|error| Failure::new("E0028", Exit::Failed, error.to_string()))?;
+    let manifest =
+        storage.manifest(id).map_err(|error| Failure::new(ErrorNumber::CheckpointsNotShown, Exit::Failed, error.to_string()))?;
     if global.json { output::print_json(&manifest) } else { output::print(&describe(&manifest)) }
 }
 

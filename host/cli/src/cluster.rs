@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use weir_api::Token;
+use weir_model::ErrorNumber;
 use weir_plan::parse_duration;
 use weir_transport::TransportError;
 use weir_transport::pki::{Validity, add_node, create_cluster};
@@ -107,7 +108,7 @@ fn nodes_folder(dir: &Path) -> PathBuf {
 }
 
 fn failed(message: String) -> Failure {
-    Failure::new("E0057", Exit::Usage, message)
+    Failure::new(ErrorNumber::ClusterFilesNotMade, Exit::Usage, message)
 }
 
 fn of_transport(error: &TransportError) -> Failure {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use weir_model::ErrorNumber;
+
 use crate::failure::{Exit, Failure};
 
 /// Where a value comes from.
@@ -82,7 +84,7 @@ impl ConfigFile {
     }
 
     fn parse(path: &Path, text: &str) -> Result<ConfigFile, Failure> {
-        let wrong = |message: String| Failure::new("E0026", Exit::Usage, message);
+        let wrong = |message: String| Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message);
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let document = toml_edit::Document::parse(text).map_err(|error| {
             let before = text.get(..error.span().unwrap_or_default().start).unwrap_or_default();
@@ -131,7 +133,11 @@ impl ConfigFile {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("E0026", Exit::Usage, format!("cannot read the configuration {}: {error}", path.display()))
+    Failure::new(
+        ErrorNumber::WrongConfiguration,
+        Exit::Usage,
+        format!("cannot read the configuration {}: {error}", path.display()),
+    )
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use weir_api::{ApiError, ApiOptions, TlsFiles, Token};
 use weir_coordinator::ServeOptions;
+use weir_model::ErrorNumber;
 
 use crate::cluster::TOKEN;
 use crate::failure::{Exit, Failure};
@@ -50,7 +51,7 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
         default_storage: absolute(&args.checkpoints)?,
         inspect: Arc::new(|bytes| weir_sandbox::inspect(bytes).map(drop).map_err(|error| error.to_string())),
     })
-    .map_err(|error| Failure::new("E0058", Exit::Failed, error.to_string()))?;
+    .map_err(|error| Failure::new(ErrorNumber::ProcessDoesNotStart, Exit::Failed, error.to_string()))?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(API_THREADS).thread_name("api").enable_all().build()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -98,7 +99,7 @@ fn protection(args: &Args) -> Result<(Option<TlsFiles>, Option<Token>), Failure>
     let tls = TlsFiles { certificate: args.identity.join("node.pem"), key: args.identity.join("node-key.pem") };
     if token.is_none() {
         let error = ApiError::Unprotected { listen: args.api, missing: "token" };
-        return Err(Failure::new("E0053", Exit::Usage, error.to_string()).hint(
+        return Err(Failure::new(ErrorNumber::ApiUnprotected, Exit::Usage, error.to_string()).hint(
             "bring the file `token` that `weir cluster init` made into the identity folder, or name it with --token-file; \
              on 127.0.0.1 no token is needed",
         ));
@@ -108,9 +109,9 @@ fn protection(args: &Args) -> Result<(Option<TlsFiles>, Option<Token>), Failure>
 
 fn of_api(error: &ApiError) -> Failure {
     let (number, exit) = match error {
-        ApiError::Unprotected { .. } => ("E0053", Exit::Usage),
-        ApiError::Token { .. } => ("E0051", Exit::Usage),
-        _ => ("E0058", Exit::Failed),
+        ApiError::Unprotected { .. } => (ErrorNumber::ApiUnprotected, Exit::Usage),
+        ApiError::Token { .. } => (ErrorNumber::TokenWrong, Exit::Usage),
+        _ => (ErrorNumber::ProcessDoesNotStart, Exit::Failed),
     };
     let failure = Failure::new(number, exit, error.to_string());
     error.hint().into_iter().fold(failure, |failure, hint| failure.hint(hint))

@@ -66,13 +66,17 @@ pub(crate) fn report(error: &anyhow::Error, colour: Colour) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(problems) = error.downcast_ref::<Diagnostics>() {
-        output::message(&format!("{problems}\n"), colour);
+        let mut numbers: Vec<&str> = problems.iter().map(|found| found.code.number().as_str()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        output::message(&format!("{problems}\n{}", says_more(&numbers.join(" "))), colour);
         return Exit::Usage.into();
     }
     match error.downcast_ref::<Failure>() {
         Some(failure) => {
             let hint = failure.hint.as_ref().map(|hint| format!("\n  = hint: {hint}")).unwrap_or_default();
-            output::message(&format!("error[{}]: {error:#}{hint}", failure.number), colour);
+            let more = says_more(&failure.number);
+            output::message(&format!("error[{}]: {error:#}{hint}\n{more}", failure.number), colour);
             failure.exit.into()
         }
         None => {
@@ -80,4 +84,9 @@ pub(crate) fn report(error: &anyhow::Error, colour: Colour) -> ExitCode {
             Exit::Failed.into()
         }
     }
+}
+
+/// The last line of an error: where its page is.
+fn says_more(numbers: &str) -> String {
+    format!("`weir explain {numbers}` says more")
 }

@@ -4,12 +4,18 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use weir_model::ErrorNumber;
+
 use crate::failure::{Exit, Failure};
 
 /// Reads a file that the user named.
 pub(crate) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| {
-        let failure = Failure::new("E0023", Exit::Usage, format!("cannot read the {what} {}: {error}", path.display()));
+        let failure = Failure::new(
+            ErrorNumber::FileInaccessible,
+            Exit::Usage,
+            format!("cannot read the {what} {}: {error}", path.display()),
+        );
         match nearest_file(path) {
             Some(near) if error.kind() == io::ErrorKind::NotFound => failure.hint(format!("did you mean {}?", near.display())),
             _ => failure,

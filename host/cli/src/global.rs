@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use weir_model::ErrorNumber;
 
 use crate::config::{CA, COLOR, COORDINATOR, ConfigFile, DATA_DIR, LOG, Origin, Setting, TOKEN_FILE};
 use crate::failure::{Exit, Failure};
@@ -20,7 +21,7 @@ pub(crate) struct GlobalArgs {
     /// Print no progress, only results and errors
     #[arg(long, short, global = true, help_heading = "Global options")]
     quiet: bool,
-    /// When to use colour: auto, always or never [env: WEIR_COLOR] [default: auto]
+    /// When to use color: auto, always or never [env: WEIR_COLOR] [default: auto]
     #[arg(long, global = true, value_name = "WHEN", hide_possible_values = true, help_heading = "Global options")]
     color: Option<Colour>,
     /// What to log to standard error, such as "info" or "weir_worker=debug" [env: WEIR_LOG] [default: warn]
@@ -57,8 +58,8 @@ impl Global {
         let flag = args.color.and_then(|color| color.to_possible_value()).map(|value| value.get_name().to_owned());
         let (color, color_origin) = file.value(&COLOR, flag, &env).unwrap_or(("auto".to_owned(), Origin::Default));
         let colour = Colour::from_str(&color, false).map_err(|_| {
-            let message = format!("`{color}` ({color_origin}) does not say when to use colour");
-            Failure::new("E0026", Exit::Usage, message).hint("valid: auto, always, never")
+            let message = format!("`{color}` ({color_origin}) does not say when to use color");
+            Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message).hint("valid: auto, always, never")
         })?;
         let (log, log_origin) = file.value(&LOG, args.log, &env).unwrap_or(("warn".to_owned(), Origin::Default));
         log_filter(&log, &log_origin)?;
@@ -105,8 +106,12 @@ impl Global {
 
 fn log_filter(filter: &str, origin: &Origin) -> Result<tracing_subscriber::EnvFilter, Failure> {
     tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
-        Failure::new("E0026", Exit::Usage, format!("`{filter}` ({origin}) does not say what to log: {error}"))
-            .hint("write a level (error, warn, info, debug, trace), or levels of crates: \"warn,weir_worker=debug\"")
+        Failure::new(
+            ErrorNumber::WrongConfiguration,
+            Exit::Usage,
+            format!("`{filter}` ({origin}) does not say what to log: {error}"),
+        )
+        .hint("write a level (error, warn, info, debug, trace), or levels of crates: \"warn,weir_worker=debug\"")
     })
 }
 
@@ -114,7 +119,11 @@ fn default_data_dir(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, Fai
     let set = |name| env(name).filter(|value| Path::new(value).is_absolute()).map(PathBuf::from);
     let share = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local").join("share")));
     share.map(|share| share.join("weir")).ok_or_else(|| {
-        Failure::new("E0026", Exit::Usage, "cannot tell where to keep data: neither XDG_DATA_HOME nor HOME is set")
-            .hint("name a folder with --data-dir or WEIR_DATA_DIR")
+        Failure::new(
+            ErrorNumber::WrongConfiguration,
+            Exit::Usage,
+            "cannot tell where to keep data: neither XDG_DATA_HOME nor HOME is set",
+        )
+        .hint("name a folder with --data-dir or WEIR_DATA_DIR")
     })
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use weir_model::ErrorNumber;
 use weir_plan::Job;
 
 use crate::failure::{Exit, Failure};
@@ -41,7 +42,11 @@ pub(crate) fn load(args: &JobFileArgs, global: &Global) -> anyhow::Result<JobFil
     let name = args.path.display().to_string();
     let text = String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-        Failure::new("E0001", Exit::Usage, format!("cannot read the job file {name}: line {line} is not UTF-8"))
+        Failure::new(
+            ErrorNumber::JobFileSyntax,
+            Exit::Usage,
+            format!("cannot read the job file {name}: line {line} is not UTF-8"),
+        )
     })?;
     let overrides = args.set.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>()?;
     let environment = RefCell::new(BTreeMap::new());
@@ -63,7 +68,11 @@ pub(crate) fn load(args: &JobFileArgs, global: &Global) -> anyhow::Result<JobFil
 fn parse_set(flag: &str) -> Result<(String, String), Failure> {
     match flag.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
-        _ => Err(Failure::new("E0006", Exit::Usage, format!("`--set {flag}` sets nothing: expected KEY=VALUE"))
-            .hint("for example --set source.log.path=/var/log/access.log or --set job.parallelism=4")),
+        _ => Err(Failure::new(
+            ErrorNumber::OverrideNamesNothing,
+            Exit::Usage,
+            format!("`--set {flag}` sets nothing: expected KEY=VALUE"),
+        )
+        .hint("for example --set source.log.path=/var/log/access.log or --set job.parallelism=4")),
     }
 }

@@ -11,12 +11,15 @@ mod component;
 mod config;
 mod config_show;
 mod coordinator;
+mod explain;
 mod failure;
 mod files;
+mod generate;
 mod global;
 mod job;
 mod job_file;
 mod job_spec;
+mod markdown;
 mod odd;
 mod output;
 mod run;
@@ -35,7 +38,7 @@ use crate::global::{Global, GlobalArgs};
 
 /// Runs stream operators written in any language, exactly-once.
 #[derive(Parser)]
-#[command(name = "weir", version, disable_help_subcommand = true)]
+#[command(name = "weir", version)]
 struct Cli {
     #[command(flatten)]
     global: GlobalArgs,
@@ -47,30 +50,35 @@ struct Cli {
 enum Command {
     /// Run a job in this process. The same command again goes on from the last checkpoint.
     Run(run::Args),
-    /// Check job files; give jobs to a cluster and look after them.
+    /// Check job files, and manage the jobs of a cluster.
     #[command(subcommand)]
     Job(job::Command),
-    /// Make, check and keep components.
+    /// Create, build, check and store components.
     #[command(subcommand)]
     Component(component::Command),
-    /// Look at the checkpoints of a job.
+    /// List and show the checkpoints of a job.
     #[command(subcommand)]
     Checkpoint(checkpoint::Command),
-    /// Be the coordinator of a cluster.
+    /// Start the coordinator of a cluster.
     Coordinator(coordinator::Args),
-    /// Be a worker of a cluster, or list its workers.
+    /// Start a worker of a cluster, or list the workers.
     Worker(worker::Args),
-    /// Make a cluster and look at it.
+    /// Create a cluster, add nodes to it, and show its state.
     #[command(subcommand)]
     Cluster(cluster::Command),
     /// Show the configuration and where each value comes from.
     #[command(subcommand)]
     Config(config_show::Command),
+    /// Explain an error by its number, or list all errors.
+    Explain(explain::Args),
     /// Print a shell's completion script.
     Completions {
-        /// The shell.
+        /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write man pages and completion scripts, for packages.
+    #[command(subcommand, hide = true)]
+    Generate(generate::Command),
 }
 
 /// Operators that run natively instead of their component, by uid: for measuring what the sandbox costs. Empty in `weir`.
@@ -100,6 +108,8 @@ fn execute(command: Command, global: &Global, native: &Native) -> anyhow::Result
         Command::Component(command) => component::execute(command, global)?,
         Command::Checkpoint(command) => checkpoint::execute(command, global)?,
         Command::Config(command) => config_show::execute(&command, global)?,
+        Command::Explain(args) => explain::execute(&args, global)?,
+        Command::Generate(command) => generate::execute(&command, Cli::command())?,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "weir", &mut script);

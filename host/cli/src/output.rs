@@ -18,12 +18,26 @@ pub(crate) enum Colour {
 impl Colour {
     /// Whether standard error is coloured.
     pub(crate) fn on_stderr(self) -> bool {
+        self.on(io::stderr().is_terminal())
+    }
+
+    /// Whether standard output is coloured.
+    pub(crate) fn on_stdout(self) -> bool {
+        self.on(stdout_is_terminal())
+    }
+
+    fn on(self, is_terminal: bool) -> bool {
         match self {
             Colour::Always => true,
             Colour::Never => false,
-            Colour::Auto => io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            Colour::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         }
     }
+}
+
+/// Whether somebody reads standard output on a terminal.
+pub(crate) fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// Writes a result.

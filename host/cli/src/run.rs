@@ -14,6 +14,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use weir_coordinator::{JobError, MasterJob, Notice, Outcome, Progress};
+use weir_model::ErrorNumber;
 use weir_plan::{Job, parse_duration};
 use weir_sandbox::{Sandbox, SandboxOptions, Tracking};
 use weir_worker::{ConnectorLine, describe_connectors};
@@ -41,11 +42,8 @@ pub(crate) struct Args {
     #[arg(long)]
     allow_dropped_state: bool,
     /// Stop with a last checkpoint after this long, such as 30s or 5m
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration, conflicts_with = "until_end")]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     stop_after: Option<Duration>,
-    /// Run until all input has ended or the job is interrupted; this is the default
-    #[arg(long)]
-    until_end: bool,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -60,7 +58,9 @@ pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::
         tracking: Tracking::Auto,
         epoch_interruption: true,
     })
-    .map_err(|error| Failure::new("E0030", Exit::Failed, format!("cannot start the sandbox: {error}")))?;
+    .map_err(|error| {
+        Failure::new(ErrorNumber::SandboxDoesNotStart, Exit::Failed, format!("cannot start the sandbox: {error}"))
+    })?;
     let letters = spec.load().map(|job| job.dead_letters()).unwrap_or_default();
     let view = Arc::new(Mutex::new(View::new(global, &job, &letters)));
     lock(&view).begin(&connectors, &sandbox.tracking().to_string());
@@ -135,11 +135,11 @@ fn listen(stop: StopHandle, interrupted: Arc<AtomicBool>, global: &Global) -> an
 fn explained(error: &JobError) -> anyhow::Error {
     let (number, exit) = match error {
         JobError::JobFile(problems) => return problems.clone().into(),
-        JobError::Rejected(_) => ("E0035", Exit::Usage),
-        JobError::Storage(_) => ("E0031", Exit::Failed),
-        JobError::Refused(_) => ("E0032", Exit::Refused),
-        JobError::Damaged(_) => ("E0033", Exit::Failed),
-        JobError::Failed { .. } => ("E0034", Exit::Failed),
+        JobError::Rejected(_) => (ErrorNumber::WorkerCannotUse, Exit::Usage),
+        JobError::Storage(_) => (ErrorNumber::CheckpointStorage, Exit::Failed),
+        JobError::Refused(_) => (ErrorNumber::StateDoesNotFit, Exit::Refused),
+        JobError::Damaged(_) => (ErrorNumber::NoCheckpointRestorable, Exit::Failed),
+        JobError::Failed { .. } => (ErrorNumber::JobFailed, Exit::Failed),
     };
     Failure::new(number, exit, error.to_string()).into()
 }

@@ -1,6 +1,6 @@
-//! The guest SDK and the templates of new components, as they were when this binary was built.
+//! The guest SDK, the templates of new components and the pages about errors, as they were when this binary was built.
 //!
-//! They are part of the binary so that `weir component new` needs nothing but cargo.
+//! They are part of the binary so that `weir component new` needs nothing but cargo, and `weir explain` no checkout.
 
 /// A file: its path with `/` between parts, and its text.
 pub(crate) type EmbeddedFile = (&'static str, &'static str);

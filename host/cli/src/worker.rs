@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use weir_model::ErrorNumber;
 use weir_protocol::api::WorkerStatus;
 use weir_sandbox::{Sandbox, SandboxOptions, Tracking};
 use weir_worker::agent::{self, AgentOptions, Shutdown};
@@ -61,7 +62,9 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
         tracking: Tracking::Auto,
         epoch_interruption: true,
     })
-    .map_err(|error| Failure::new("E0030", Exit::Failed, format!("cannot start the sandbox: {error}")))?;
+    .map_err(|error| {
+        Failure::new(ErrorNumber::SandboxDoesNotStart, Exit::Failed, format!("cannot start the sandbox: {error}"))
+    })?;
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1));
     let options = AgentOptions {
         identity_dir: args.identity.unwrap_or_default(),
@@ -78,7 +81,8 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
     let shutdown = Shutdown::default();
     listen(shutdown.clone(), global)?;
     global.note(&format!("worker with {} slots for the coordinator at {}", options.slots, options.coordinators.join(", ")));
-    agent::run(options, &shutdown).map_err(|error| Failure::new("E0058", Exit::Failed, error.to_string()))?;
+    agent::run(options, &shutdown)
+        .map_err(|error| Failure::new(ErrorNumber::ProcessDoesNotStart, Exit::Failed, error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 

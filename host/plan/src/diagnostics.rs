@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use weir_model::ErrorNumber;
+
 /// How much a problem matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -34,15 +36,15 @@ pub enum Code {
 
 impl Code {
     /// The number under which docs/errors/ explains it.
-    pub fn number(self) -> &'static str {
+    pub fn number(self) -> ErrorNumber {
         match self {
-            Code::Syntax => "E0001",
-            Code::UnknownKey => "E0002",
-            Code::Value => "E0003",
-            Code::Graph => "E0004",
-            Code::Environment => "E0005",
-            Code::Override => "E0006",
-            Code::Setting => "E0007",
+            Code::Syntax => ErrorNumber::JobFileSyntax,
+            Code::UnknownKey => ErrorNumber::UnknownKey,
+            Code::Value => ErrorNumber::WrongValue,
+            Code::Graph => ErrorNumber::WrongGraph,
+            Code::Environment => ErrorNumber::EnvironmentUnset,
+            Code::Override => ErrorNumber::OverrideNamesNothing,
+            Code::Setting => ErrorNumber::SettingRefused,
         }
     }
 }

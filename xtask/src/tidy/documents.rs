@@ -2,7 +2,6 @@
 
 use super::{Finding, Tree};
 use crate::workspace::Package;
-use std::collections::BTreeMap;
 
 /// Every crate says what it is for: a README, or module docs at the top of its root file.
 pub(super) fn crates(tree: &Tree, packages: &[Package], findings: &mut Vec<Finding>) {
@@ -25,43 +24,71 @@ pub(super) fn crates(tree: &Tree, packages: &[Package], findings: &mut Vec<Findi
     }
 }
 
-/// Every error number that the host uses has a page, and every page belongs to a number that is used.
+/// The only list of error numbers.
+const ERROR_NUMBERS: &str = "host/model/src/error_number.rs";
+
+/// Every error number has a page and is used, every page belongs to a number, and no number is written but where it is declared.
 pub(super) fn error_numbers(tree: &Tree, findings: &mut Vec<Finding>) {
-    let mut used: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
-    for file in tree.with_extension(".rs").filter(|file| file.path.starts_with("host/")) {
-        for (number, line) in file.text.lines().enumerate() {
-            for code in error_numbers_in(line) {
-                used.entry(code).or_insert((&file.path, number + 1));
+    let Some(list) = tree.get(ERROR_NUMBERS) else { return };
+    let declared: Vec<(usize, &str, &str)> = list.text.lines().enumerate().filter_map(declaration).collect();
+    let code = |file: &'_ super::File| tested_apart(&file.path, &file.text).to_owned();
+    let elsewhere: Vec<_> =
+        tree.with_extension(".rs").filter(|file| file.path.starts_with("host/") && file.path != ERROR_NUMBERS).collect();
+    for file in &elsewhere {
+        for (number, line) in code(file).lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            for literal in line.split('"').skip(1).step_by(2).filter(|text| is_error_number(text)) {
+                let what = format!("{literal} is written as text");
+                findings.push(Finding::new(&file.path, number + 1, what, "declare it in ErrorNumber, and use it by its name"));
             }
         }
     }
-    for (code, (file, line)) in &used {
-        if !tree.has(&format!("docs/errors/{code}.md")) {
-            let what = format!("{code} has no page");
-            findings.push(Finding::new(file, *line, what, "write docs/errors/: what happened, what to do"));
+    for (line, name, number) in &declared {
+        if !tree.has(&format!("docs/errors/{number}.md")) {
+            let what = format!("{number} has no page");
+            findings.push(Finding::new(ERROR_NUMBERS, *line, what, "write docs/errors/: what happened, what to do"));
+        }
+        let used = format!("ErrorNumber::{name}");
+        if !elsewhere.iter().any(|file| names(&code(file), &used)) {
+            let what = format!("nothing uses {number}");
+            findings.push(Finding::new(ERROR_NUMBERS, *line, what, "remove it and its page, or use it where the error is made"));
         }
     }
     for file in tree.with_extension(".md") {
-        let Some(code) = file.path.strip_prefix("docs/errors/").and_then(|name| name.strip_suffix(".md")) else { continue };
-        if error_numbers_in(code).next() == Some(code) && !used.contains_key(code) {
+        let Some(page) = file.path.strip_prefix("docs/errors/").and_then(|name| name.strip_suffix(".md")) else { continue };
+        if is_error_number(page) && !declared.iter().any(|(_, _, number)| *number == page) {
             findings.push(Finding::new(
                 &file.path,
                 1,
-                format!("nothing uses {code}"),
-                "remove the page, or use the number where the error is made",
+                format!("{page} is no ErrorNumber"),
+                "remove the page, or declare the number",
             ));
         }
     }
 }
 
-/// `E` and four digits, standing alone.
-fn error_numbers_in(line: &str) -> impl Iterator<Item = &str> {
-    line.match_indices('E').filter_map(move |(at, _)| {
-        let code = line.get(at..at + 5)?;
-        let is_word = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
-        let is_alone = !is_word(line[..at].chars().next_back()) && !is_word(line[at + 5..].chars().next());
-        (is_alone && code[1..].bytes().all(|byte| byte.is_ascii_digit())).then_some(code)
-    })
+/// `Name = "E0034",` with its line, from 1.
+fn declaration((index, line): (usize, &str)) -> Option<(usize, &str, &str)> {
+    let (name, number) = line.trim().strip_suffix("\",")?.split_once(" = \"")?;
+    is_error_number(number).then_some((index + 1, name, number))
+}
+
+/// `E` and four digits.
+fn is_error_number(text: &str) -> bool {
+    text.len() == 5 && text.starts_with('E') && text[1..].bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a text has a path, and not only one that begins with it.
+fn names(text: &str, path: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    text.match_indices(path).any(|(at, _)| !goes_on(&text[at + path.len()..]))
+}
+
+/// A source file without its tests; nothing of a file of tests.
+fn tested_apart<'a>(path: &str, text: &'a str) -> &'a str {
+    if path.contains("/tests/") || path.ends_with("/tests.rs") {
+        return "";
+    }
+    text.find("#[cfg(test)]\nmod tests {").map_or(text, |at| &text[..at])
 }
 
 /// The changelog is there, with a place for what comes next.
@@ -152,15 +179,27 @@ mod tests {
     }
 
     #[test]
-    fn error_numbers_and_pages_must_match_both_ways() {
+    fn error_numbers_are_declared_once_used_and_explained() {
+        let list = "    /// A.\n    A = \"E0001\",\n    Ab = \"E0002\",\n    C = \"E0003\",\n";
         let tree = tree(&[
-            ("host/cli/src/a.rs", "\n\"E0001\" E0002 0xE0003 E00045 SE0006\n"),
-            ("xtask/src/b.rs", "E0009"),
+            (ERROR_NUMBERS, list),
+            (
+                "host/cli/src/a.rs",
+                "/// \"E0002\"\nErrorNumber::Ab, \"E00045\" \"SE0006\" \"E0002\"\n#[cfg(test)]\nmod tests { \"E0001\" ErrorNumber::A }",
+            ),
+            ("host/cli/src/tests/b.rs", "\"E0001\" ErrorNumber::A"),
+            ("host/cli/src/c.rs", "(ErrorNumber::C)"),
+            ("xtask/src/b.rs", "\"E0009\""),
             ("docs/errors/E0001.md", ""),
+            ("docs/errors/E0002.md", ""),
             ("docs/errors/E0007.md", ""),
             ("docs/errors/README.md", ""),
         ]);
-        assert_eq!(places(&tree, error_numbers), ["host/cli/src/a.rs:2", "docs/errors/E0007.md:1"]);
+        let list = |line: usize| format!("{ERROR_NUMBERS}:{line}");
+        assert_eq!(
+            places(&tree, error_numbers),
+            ["host/cli/src/a.rs:2".to_owned(), list(2), list(4), "docs/errors/E0007.md:1".to_owned()]
+        );
     }
 
     #[test]

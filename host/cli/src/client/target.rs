@@ -9,6 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use weir_api::Token;
+use weir_model::ErrorNumber;
 
 use crate::config::{CA, COORDINATOR, Origin, TOKEN_FILE};
 use crate::failure::{Exit, Failure};
@@ -68,7 +69,7 @@ impl ClusterArgs {
     fn target(&self, address: &str, origin: &Origin, global: &Global) -> Result<Target, Failure> {
         let url = url(address).ok_or_else(|| {
             let message = format!("`{address}` ({origin}) is not the address of a coordinator");
-            Failure::new("E0026", Exit::Usage, message).hint("write HOST:PORT, such as 10.0.0.5:7701")
+            Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message).hint("write HOST:PORT, such as 10.0.0.5:7701")
         })?;
         let ca = global.setting(&CA, self.ca.clone()).map(|(path, _)| path);
         Ok(Target { url, token: self.token(global)?, ca })
@@ -80,13 +81,15 @@ impl ClusterArgs {
         if let (None, Some(text)) = (&self.token_file, variable) {
             return match Token::new(&text) {
                 Some(token) => Ok(Some(token)),
-                None => Err(Failure::new("E0051", Exit::Usage, format!("what {TOKEN_VARIABLE} holds is not a token"))
-                    .hint("it is the line in the token file that `weir cluster init` made")),
+                None => {
+                    Err(Failure::new(ErrorNumber::TokenWrong, Exit::Usage, format!("what {TOKEN_VARIABLE} holds is not a token"))
+                        .hint("it is the line in the token file that `weir cluster init` made"))
+                }
             };
         }
         let Some((path, origin)) = global.setting(&TOKEN_FILE, self.token_file.clone()) else { return Ok(None) };
         Token::read(Path::new(&path)).map(Some).map_err(|error| {
-            let failure = Failure::new("E0051", Exit::Usage, format!("{error} ({origin})"));
+            let failure = Failure::new(ErrorNumber::TokenWrong, Exit::Usage, format!("{error} ({origin})"));
             error.hint().into_iter().fold(failure, |failure, hint| failure.hint(hint))
         })
     }
@@ -102,11 +105,15 @@ impl Target {
         }
         let Some(path) = &self.ca else {
             let message = format!("cannot trust the coordinator at {}: no certificate authority is named", self.url);
-            return Err(Failure::new("E0055", Exit::Usage, message)
+            return Err(Failure::new(ErrorNumber::CoordinatorUntrusted, Exit::Usage, message)
                 .hint("name the cluster's ca.pem with --ca or WEIR_CA, or as `ca` in weir.toml"));
         };
         let wrong = |reason: String| {
-            Failure::new("E0055", Exit::Usage, format!("cannot read the certificate authority {path}: {reason}"))
+            Failure::new(
+                ErrorNumber::CoordinatorUntrusted,
+                Exit::Usage,
+                format!("cannot read the certificate authority {path}: {reason}"),
+            )
         };
         let pem = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
         let found: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use weir_model::ErrorNumber;
+
 use super::{ANSWER_MAX, CONNECT_MAX, Client};
 use crate::failure::{Exit, Failure};
 
@@ -14,7 +16,7 @@ impl Client {
         let at = self.address();
         if let Some(tls) = tls_error(error) {
             let message = format!("cannot trust the coordinator at {at}: {}", explained(&tls));
-            return Failure::new("E0055", Exit::Unreachable, message).hint(
+            return Failure::new(ErrorNumber::CoordinatorUntrusted, Exit::Unreachable, message).hint(
                 "the certificate authority must be the ca.pem of this cluster, and the node's certificate must name this host",
             );
         }
@@ -37,13 +39,18 @@ impl Client {
             ureq::Error::Io(_) => (innermost(error), "it ended, or it serves plain HTTP: then write http:// before the address"),
             _ => (innermost(error), IS_IT_RUNNING),
         };
-        Failure::new("E0050", Exit::Unreachable, format!("cannot reach the coordinator at {at}: {reason}")).hint(hint)
+        Failure::new(
+            ErrorNumber::CoordinatorUnreachable,
+            Exit::Unreachable,
+            format!("cannot reach the coordinator at {at}: {reason}"),
+        )
+        .hint(hint)
     }
 
     /// An answer that a coordinator of this version does not give.
     pub(super) fn not_a_coordinator(&self, what: &str) -> Failure {
         let message = format!("what answers at {} is not a coordinator of this version of weir: {what}", self.address());
-        Failure::new("E0050", Exit::Unreachable, message)
+        Failure::new(ErrorNumber::CoordinatorUnreachable, Exit::Unreachable, message)
             .hint("`weir --version` must be the same on both sides; is the port right?")
     }
 }

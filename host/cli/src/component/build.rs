@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use weir_model::ErrorNumber;
 
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
@@ -26,7 +27,11 @@ pub(super) fn execute(folder: &Path, output: Option<&Path>, profile: &str, globa
 
     let path = output.map_or_else(|| folder.join(format!("{}.wasm", package.name)), Path::to_owned);
     weir_storage::write_whole(&path, &component).map_err(|error| {
-        Failure::new("E0023", Exit::Failed, format!("cannot write the component {}: {error}", path.display()))
+        Failure::new(
+            ErrorNumber::FileInaccessible,
+            Exit::Failed,
+            format!("cannot write the component {}: {error}", path.display()),
+        )
     })?;
     let digest = digest_of(&component);
     if global.json {
@@ -55,7 +60,7 @@ struct Package {
 }
 
 fn failed(message: impl Into<String>) -> Failure {
-    Failure::new("E0024", Exit::Failed, message)
+    Failure::new(ErrorNumber::ComponentNotBuilt, Exit::Failed, message)
 }
 
 fn cargo(folder: &Path) -> Command {
@@ -145,7 +150,7 @@ fn componentize(bytes: &[u8], shown: &str) -> Result<Vec<u8>, Failure> {
     }
     let encode = || wit_component::ComponentEncoder::default().module(bytes)?.validate(true).encode();
     encode().map_err(|error| {
-        Failure::new("E0022", Exit::Refused, format!("cannot make a component of {shown}: {error:#}"))
+        Failure::new(ErrorNumber::NotAComponent, Exit::Refused, format!("cannot make a component of {shown}: {error:#}"))
             .hint("does the crate call weir_sdk::export!(...)? Crates that expect JavaScript or a file system cannot be used")
     })
 }

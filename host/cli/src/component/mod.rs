@@ -8,7 +8,7 @@ mod remote;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use weir_model::Digest;
+use weir_model::{Digest, ErrorNumber};
 use weir_plan::ComponentRef;
 use weir_sandbox::{Inspection, Sandbox, SandboxOptions};
 use weir_storage::Pushed;
@@ -148,7 +148,7 @@ fn refused(file: &str, error: &weir_sandbox::SandboxError) -> Failure {
     let text = error.to_string();
     // The sandbox puts its hint behind the last semicolon.
     let (reason, hint) = text.rsplit_once("; ").map_or((text.as_str(), None), |(reason, hint)| (reason, Some(hint)));
-    let failure = Failure::new("E0022", Exit::Refused, format!("cannot use {file} as a component: {reason}"));
+    let failure = Failure::new(ErrorNumber::NotAComponent, Exit::Refused, format!("cannot use {file} as a component: {reason}"));
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
@@ -158,8 +158,8 @@ fn refused(file: &str, error: &weir_sandbox::SandboxError) -> Failure {
 fn check(file: &Path, global: &Global) -> anyhow::Result<()> {
     let name = file.display().to_string();
     let bytes = files::read(file, "component")?;
-    let sandbox =
-        Sandbox::new(SandboxOptions::default()).map_err(|error| Failure::new("E0022", Exit::Failed, error.to_string()))?;
+    let sandbox = Sandbox::new(SandboxOptions::default())
+        .map_err(|error| Failure::new(ErrorNumber::NotAComponent, Exit::Failed, error.to_string()))?;
     let component = sandbox.take_in(&bytes).map_err(|error| refused(&name, &error))?;
     if global.json {
         return output::print_json(&json!({
@@ -188,7 +188,7 @@ impl Named {
         let (Some(name), Some(version)) = (name, version) else {
             let message = format!("cannot push {}: it carries no name and version", file.display());
             let hint = "give them: --name NAME --version VERSION (`weir component build` writes them into what it builds)";
-            return Err(Failure::new("E0020", Exit::Usage, message).hint(hint));
+            return Err(Failure::new(ErrorNumber::NoSuchComponent, Exit::Usage, message).hint(hint));
         };
         Ok(Named { bytes, name, version })
     }
@@ -244,7 +244,11 @@ fn show(store: &ComponentStore, component: &str, global: &Global) -> anyhow::Res
 fn parse_name(component: &str) -> Result<(String, String), Failure> {
     match component.split_once('@') {
         Some((name, version)) => Ok((name.to_owned(), version.to_owned())),
-        None => Err(Failure::new("E0020", Exit::Usage, format!("`{component}` does not name a component of the store"))
-            .hint(format!("write NAME@VERSION, such as {component}@1.0.0; `weir component ls` lists what there is"))),
+        None => Err(Failure::new(
+            ErrorNumber::NoSuchComponent,
+            Exit::Usage,
+            format!("`{component}` does not name a component of the store"),
+        )
+        .hint(format!("write NAME@VERSION, such as {component}@1.0.0; `weir component ls` lists what there is"))),
     }
 }

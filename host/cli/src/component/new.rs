@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use weir_model::ErrorNumber;
+
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::sdk::{EmbeddedFile, RUST_SDK, RUST_TEMPLATE};
@@ -15,19 +17,25 @@ pub(super) fn execute(language: &str, folder: &Path, global: &Global) -> anyhow:
         let message = format!("there is no template for the language `{language}`; there is one for {}", LANGUAGES.join(", "));
         let hint = "a component made elsewhere works too if it is made for world weir:operator/operator@0.1.0 (wit/weir.wit, also \
                     in weir-sdk/wit of any new Rust component): try `weir component check FILE`, then `weir component push FILE`";
-        return Err(Failure::new("E0027", Exit::Usage, message).hint(hint).into());
+        return Err(Failure::new(ErrorNumber::ComponentNotMade, Exit::Usage, message).hint(hint).into());
     }
     let name = folder.file_name().and_then(|name| name.to_str()).filter(|name| is_crate_name(name)).ok_or_else(|| {
         let message = format!("cannot make a component named `{}`", folder.display());
-        Failure::new("E0027", Exit::Usage, message)
+        Failure::new(ErrorNumber::ComponentNotMade, Exit::Usage, message)
             .hint("a name starts with a letter and goes on with letters, digits, `-` and `_`, 64 at most")
     })?;
     let failed = |error: std::io::Error| {
-        Failure::new("E0023", Exit::Failed, format!("cannot write the component {}: {error}", folder.display()))
+        Failure::new(
+            ErrorNumber::FileInaccessible,
+            Exit::Failed,
+            format!("cannot write the component {}: {error}", folder.display()),
+        )
     };
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) || folder.is_file() {
         let message = format!("cannot write the component {}: there is something at that path", folder.display());
-        return Err(Failure::new("E0023", Exit::Usage, message).hint("choose another name, or remove what is there").into());
+        return Err(Failure::new(ErrorNumber::FileInaccessible, Exit::Usage, message)
+            .hint("choose another name, or remove what is there")
+            .into());
     }
     write(folder, RUST_TEMPLATE, |text| text.replace("{{name}}", name)).map_err(failed)?;
     fs::rename(folder.join("gitignore"), folder.join(".gitignore")).map_err(failed)?;

@@ -9,7 +9,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use weir_model::Digest;
+use weir_model::{Digest, ErrorNumber};
 use weir_plan::ComponentRef;
 use weir_protocol::api::{ComponentStatus, JobSubmission};
 
@@ -83,7 +83,7 @@ fn find(component: &ComponentRef, folder: &Path, there: &[ComponentStatus], stor
             let hint = format!(
                 "give yours a new version and name that in the job file, or let go of it: weir component rm --local {name}@{version}"
             );
-            Err(Failure::new("E0021", Exit::Refused, message).hint(hint))
+            Err(Failure::new(ErrorNumber::VersionTaken, Exit::Refused, message).hint(hint))
         }
         (_, Some(cluster)) => Ok(Found { digest: cluster.digest, name: format!("{name}@{version}"), bytes: None }),
         (Ok(here), None) => Ok(Found { digest: here.digest, name: here.name, bytes: Some(here.bytes) }),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+use weir_model::ErrorNumber;
 use weir_protocol::api::{JobEvent, JobState, JobStatus};
 
 use super::list;
@@ -140,7 +141,7 @@ impl Watch<'_> {
         match status.state {
             JobState::Failed => {
                 let message = format!("job {} failed{reason}", status.name);
-                Err(Failure::new("E0034", Exit::Failed, message)
+                Err(Failure::new(ErrorNumber::JobFailed, Exit::Failed, message)
                     .hint(format!("`weir job events {}` says what led to it", status.name))
                     .into())
             }

@@ -1,5 +1,6 @@
 //! What people are told when something is not done. Each has a page in docs/errors/.
 
+use weir_model::ErrorNumber;
 use weir_plan::Diagnostics;
 use weir_protocol::api::{JobState, Refusal, RefusalKind};
 use weir_storage::{ComponentError, ComponentErrorKind};
@@ -9,27 +10,27 @@ use crate::metadata::MetadataError;
 /// What to do where the coordinator's disk does not do it.
 const DISK_HINT: &str = "nothing was changed; look at the coordinator's disk and its log, and try again";
 
-fn refusal(kind: RefusalKind, code: &str, message: String, hint: impl Into<String>) -> Refusal {
-    Refusal { kind, code: code.to_owned(), message, hint: Some(hint.into()) }
+fn refusal(kind: RefusalKind, code: ErrorNumber, message: String, hint: impl Into<String>) -> Refusal {
+    Refusal { kind, code: code.to_string(), message, hint: Some(hint.into()) }
 }
 
 /// The job file is wrong. The code is that of its first problem.
 pub(super) fn job_file(problems: &Diagnostics) -> Refusal {
-    let code = problems.iter().next().map_or("E0001", |problem| problem.code.number());
-    Refusal { kind: RefusalKind::Invalid, code: code.to_owned(), message: problems.to_string(), hint: None }
+    let code = problems.iter().next().map_or(ErrorNumber::JobFileSyntax, |problem| problem.code.number());
+    Refusal { kind: RefusalKind::Invalid, code: code.to_string(), message: problems.to_string(), hint: None }
 }
 
 pub(super) fn component_missing(job: &str, component: &str, digest: Option<String>) -> Refusal {
     let which = digest.map(|digest| format!(" (digest {digest})")).unwrap_or_default();
     let message = format!("cannot submit job {job}: the cluster does not have component {component}{which}");
     let hint = "`weir job submit` uploads what a job names; with other programs, push the component first";
-    refusal(RefusalKind::NotFound, "E0040", message, hint)
+    refusal(RefusalKind::NotFound, ErrorNumber::ComponentMissingOnCluster, message, hint)
 }
 
 pub(super) fn not_over(action: &str, name: &str, state: JobState) -> Refusal {
     let message = format!("cannot {action} job {name}: a job of this name is {state}");
     let hint = format!("stop it first (`weir job stop {name}`), or give the other job another name");
-    refusal(RefusalKind::Conflict, "E0041", message, hint)
+    refusal(RefusalKind::Conflict, ErrorNumber::JobNotOver, message, hint)
 }
 
 pub(super) fn no_job<'a>(action: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Refusal {
@@ -39,27 +40,27 @@ pub(super) fn no_job<'a>(action: &str, name: &str, known: impl Iterator<Item = &
         None if known.is_empty() => "there are no jobs; `weir job submit FILE` submits one".to_owned(),
         None => "`weir job ls` lists all jobs".to_owned(),
     };
-    refusal(RefusalKind::NotFound, "E0042", format!("cannot {action} job {name}: there is no such job"), hint)
+    refusal(RefusalKind::NotFound, ErrorNumber::NoSuchJob, format!("cannot {action} job {name}: there is no such job"), hint)
 }
 
 pub(super) fn over(action: &str, name: &str, state: JobState) -> Refusal {
     let message = format!("cannot {action} job {name}: it is {state} already");
-    refusal(RefusalKind::Conflict, "E0043", message, "submitted again, it goes on from its last checkpoint")
+    refusal(RefusalKind::Conflict, ErrorNumber::JobOver, message, "submitted again, it goes on from its last checkpoint")
 }
 
 pub(super) fn ending(action: &str, name: &str, how: &str) -> Refusal {
     let message = format!("cannot {action} job {name}: it was asked to {how}");
-    refusal(RefusalKind::Conflict, "E0043", message, "wait until it is over, and submit it again")
+    refusal(RefusalKind::Conflict, ErrorNumber::JobOver, message, "wait until it is over, and submit it again")
 }
 
 pub(super) fn rescale(name: &str, parallelism: u32, reason: &str, hint: &str) -> Refusal {
     let message = format!("cannot change the parallelism of job {name} to {parallelism}: {reason}");
-    refusal(RefusalKind::Invalid, "E0044", message, hint)
+    refusal(RefusalKind::Invalid, ErrorNumber::NotRescalable, message, hint)
 }
 
 pub(super) fn not_a_component(reason: &str) -> Refusal {
     let message = format!("cannot keep a component: {reason}");
-    refusal(RefusalKind::Invalid, "E0022", message, "`weir component check FILE` says more")
+    refusal(RefusalKind::Invalid, ErrorNumber::NotAComponent, message, "`weir component check FILE` says more")
 }
 
 pub(super) fn component(error: ComponentError) -> Refusal {
@@ -70,19 +71,24 @@ pub(super) fn component(error: ComponentError) -> Refusal {
         ComponentErrorKind::Io => return refusal(RefusalKind::Internal, error.code, error.message, DISK_HINT),
         ComponentErrorKind::Damaged => RefusalKind::Internal,
     };
-    Refusal { kind, code: error.code.to_owned(), message: error.message, hint: error.hint }
+    Refusal { kind, code: error.code.to_string(), message: error.message, hint: error.hint }
 }
 
 pub(super) fn disk(action: &str, error: &MetadataError) -> Refusal {
-    refusal(RefusalKind::Internal, "E0045", format!("cannot {action}: {error}"), DISK_HINT)
+    refusal(RefusalKind::Internal, ErrorNumber::CoordinatorDisk, format!("cannot {action}: {error}"), DISK_HINT)
 }
 
 pub(super) fn too_many_jobs(name: &str, max: usize) -> Refusal {
     let message = format!("cannot submit job {name}: this coordinator has {max} jobs, and that is as many as it takes");
-    refusal(RefusalKind::Unavailable, "E0046", message, "remove jobs that are over (`weir job rm`), or use another cluster")
+    refusal(
+        RefusalKind::Unavailable,
+        ErrorNumber::TooManyJobs,
+        message,
+        "remove jobs that are over (`weir job rm`), or use another cluster",
+    )
 }
 
 pub(super) fn coordinator_ends(action: &str) -> Refusal {
     let message = format!("cannot {action}: the coordinator ends");
-    refusal(RefusalKind::Unavailable, "E0047", message, "try again when it is back")
+    refusal(RefusalKind::Unavailable, ErrorNumber::CoordinatorEnds, message, "try again when it is back")
 }

@@ -1,5 +1,7 @@
 //! What can go wrong with stored components, and what the caller can do about it.
 
+use weir_model::ErrorNumber;
+
 /// What a caller can do about a [`ComponentError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComponentErrorKind {
@@ -20,7 +22,7 @@ pub struct ComponentError {
     /// What the caller can do.
     pub kind: ComponentErrorKind,
     /// Number of the error's page.
-    pub code: &'static str,
+    pub code: ErrorNumber,
     /// What was attempted and why it failed.
     pub message: String,
     /// What to do.
@@ -30,10 +32,10 @@ pub struct ComponentError {
 impl ComponentError {
     pub(super) fn new(kind: ComponentErrorKind, message: String) -> ComponentError {
         let code = match kind {
-            ComponentErrorKind::Unknown => "E0020",
-            ComponentErrorKind::Taken => "E0021",
-            ComponentErrorKind::Io => "E0023",
-            ComponentErrorKind::Damaged => "E0025",
+            ComponentErrorKind::Unknown => ErrorNumber::NoSuchComponent,
+            ComponentErrorKind::Taken => ErrorNumber::VersionTaken,
+            ComponentErrorKind::Io => ErrorNumber::FileInaccessible,
+            ComponentErrorKind::Damaged => ErrorNumber::StoreDamaged,
         };
         ComponentError { kind, code, message, hint: None }
     }

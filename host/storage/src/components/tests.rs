@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use weir_model::ErrorNumber;
+
 use super::*;
 
 fn store() -> (tempfile::TempDir, ComponentStore) {
@@ -54,7 +56,7 @@ fn a_version_never_stands_for_other_bytes() {
     store.push(b"one", "count", "1.0.0").unwrap();
     assert_eq!(store.push(b"one", "count", "1.0.0").unwrap(), Pushed::AlreadyThere(digest_of(b"one")));
     let refused = store.push(b"two", "count", "1.0.0").unwrap_err();
-    assert_eq!((refused.code, refused.kind), ("E0021", ComponentErrorKind::Taken));
+    assert_eq!((refused.code, refused.kind), (ErrorNumber::VersionTaken, ComponentErrorKind::Taken));
     assert_eq!(found(&store, "count", "1.0.0").unwrap(), b"one");
     let blobs = files_below(&folder.path().join("components/blobs"));
     assert_eq!(blobs.len(), 1, "refused bytes are not kept: {blobs:?}");
@@ -99,7 +101,7 @@ fn removing_forgets_the_name_and_bytes_that_no_other_name_stands_for() {
     assert_eq!(found(&store, "b", "1").unwrap(), b"same");
     store.remove("b", "1", &unneeded).unwrap();
     assert!(files_below(folder.path()).is_empty());
-    assert_eq!(store.remove("b", "1", &unneeded).unwrap_err().code, "E0020");
+    assert_eq!(store.remove("b", "1", &unneeded).unwrap_err().code, ErrorNumber::NoSuchComponent);
 }
 
 #[test]
@@ -107,7 +109,7 @@ fn an_unknown_component_is_answered_with_what_there_is() {
     let (_folder, store) = store();
     let hint = |name: &str, version: &str| {
         let error = store.get(name, version).unwrap_err();
-        assert_eq!((error.kind, error.code), (ComponentErrorKind::Unknown, "E0020"));
+        assert_eq!((error.kind, error.code), (ComponentErrorKind::Unknown, ErrorNumber::NoSuchComponent));
         error.hint.unwrap_or_default()
     };
     assert!(hint("window", "1.0.0").starts_with("the store is empty"));
@@ -124,14 +126,14 @@ fn damage_is_noticed_and_a_push_of_the_same_bytes_repairs_it() {
     store.push(b"one", "count", "1.0.0").unwrap();
     let blob = store.blob(digest_of(b"one"));
     fs::write(&blob, b"onf").unwrap();
-    assert_eq!(found(&store, "count", "1.0.0").unwrap_err().code, "E0025");
+    assert_eq!(found(&store, "count", "1.0.0").unwrap_err().code, ErrorNumber::StoreDamaged);
     fs::remove_file(&blob).unwrap();
-    assert_eq!(found(&store, "count", "1.0.0").unwrap_err().code, "E0025");
+    assert_eq!(found(&store, "count", "1.0.0").unwrap_err().code, ErrorNumber::StoreDamaged);
     store.push(b"one", "count", "1.0.0").unwrap();
     assert_eq!(found(&store, "count", "1.0.0").unwrap(), b"one");
 
     fs::write(folder.path().join("components/names/count/1.0.0"), b"{").unwrap();
-    assert_eq!(store.list().unwrap_err().code, "E0025");
+    assert_eq!(store.list().unwrap_err().code, ErrorNumber::StoreDamaged);
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn names_that_lead_out_of_the_store_are_refused() {
     let (_folder, store) = store();
     for (name, version) in [("..", "1"), ("a/b", "1"), ("a", ".."), ("a", "../../x"), ("", "1"), ("a", ""), (".hidden", "1")] {
         assert_eq!(store.push(b"x", name, version).unwrap_err().kind, ComponentErrorKind::Unknown, "{name}@{version}");
-        assert_eq!(store.get(name, version).unwrap_err().code, "E0020", "{name}@{version}");
+        assert_eq!(store.get(name, version).unwrap_err().code, ErrorNumber::NoSuchComponent, "{name}@{version}");
     }
 }
 
