@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let template = here.join("templates/rust");
     let mut code = String::new();
     code.push_str("/// The Rust SDK.\n");
-    code.push_str(&embed("RUST_SDK", &sdk, &["Cargo.toml", "README.md", "src", "wit"])?);
+    code.push_str(&embed("RUST_SDK", &sdk, &["Cargo.toml", "README.md", "src", "wit", "notation/Cargo.toml", "notation/src"])?);
     code.push_str("/// A new Rust component; `{{name}}` and its like are replaced.\n");
     code.push_str(&embed("RUST_TEMPLATE", &template, &["Cargo.toml", "README.md", "gitignore", "job.toml", "src"])?);
     code.push_str("/// The pages about errors: `E0034.md` and its text.\n");

@@ -72,10 +72,7 @@ impl Decimal {
         if self.0 < 0 {
             bytes.push(b'-');
         }
-        match u64::try_from(whole) {
-            Ok(whole) => crate::json::append_digits(bytes, whole),
-            Err(_) => bytes.extend_from_slice(whole.to_string().as_bytes()),
-        }
+        crate::json::append_integer(bytes, whole);
         if fraction == 0 {
             return;
         }

@@ -30,10 +30,14 @@ impl<T: Operator> Instance<T> {
     #[inline]
     pub fn process(&mut self, input: u32, rows: BatchRef<'_>) -> Result<Vec<Rejection>, String> {
         self.pieces.check_complete()?;
+        self.outputs.begin();
         let result = self.operator.process_batch(input, rows, &mut self.outputs);
-        self.outputs.flush();
-        result.map_err(Error::into_message)?;
-        Ok(std::mem::take(&mut self.outputs.rejections))
+        self.end(result)?;
+        let rejections = std::mem::take(&mut self.outputs.rejections);
+        if let Some(beyond) = rejections.iter().find(|rejection| rejection.row as usize >= rows.len()) {
+            return Err(format!("row {} was rejected in a call with {} rows: {}", beyond.row, rows.len(), beyond.reason));
+        }
+        Ok(rejections)
     }
 
     /// Tells the operator how far event time has come.
@@ -42,10 +46,11 @@ impl<T: Operator> Instance<T> {
     /// Why the operator failed.
     pub fn advance(&mut self, watermark: Timestamp) -> Result<(), String> {
         self.pieces.check_complete()?;
+        self.outputs.begin();
         self.outputs.set_watermark(watermark);
         let result = self.operator.advance(watermark, &mut self.outputs);
-        self.outputs.flush();
-        result.map_err(Error::into_message)
+        self.end(result)?;
+        self.check_no_rejection("advance")
     }
 
     /// Tells the operator that all inputs have ended.
@@ -54,9 +59,33 @@ impl<T: Operator> Instance<T> {
     /// Why the operator failed.
     pub fn finish(&mut self) -> Result<(), String> {
         self.pieces.check_complete()?;
+        self.outputs.begin();
         let result = self.operator.finish(&mut self.outputs);
+        self.end(result)?;
+        self.check_no_rejection("finish")
+    }
+
+    /// After a call: hands over what was emitted, says what went wrong.
+    #[inline]
+    fn end(&mut self, result: Result<(), Error>) -> Result<(), String> {
         self.outputs.flush();
-        result.map_err(Error::into_message)
+        let result = result.map_err(Error::into_message);
+        match self.outputs.take_refused() {
+            // No row is known that could be rejected for it, and it must not get lost.
+            Some(refused) => result.and_then(|()| Err(refused.to_string())),
+            None => result,
+        }
+    }
+
+    /// A call without rows has none to reject: the host would look for it among the rows of another call.
+    fn check_no_rejection(&mut self, call: &str) -> Result<(), String> {
+        match self.outputs.rejections.pop() {
+            Some(rejection) => Err(format!(
+                "a row was rejected in {call}, which has no rows ({}); reject rows in process, fail in {call}",
+                rejection.reason
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The operator.

@@ -35,7 +35,8 @@
 //! - A row that cannot be processed: `return Err(row.reject("why"))`. A failure of the operator: [`Error::fail`].
 //! - Event time: [`Operator::advance`], [`Outputs::watermark`].
 //! - State that another version of the code can take over: [`export!`] with `portable`.
-//! - Fields of JSON values without reading the rest: [`json::Path`]; exact amounts: [`Decimal`]; time spans: [`Span`].
+//! - Fields of JSON values without reading the rest: [`json::Path`]; exact amounts: [`Decimal`]; time spans: [`Span`];
+//!   times as logs write them: [`time::TimeFormat`].
 //! - Tests without WebAssembly: `testing::Harness`.
 //! - Log, metrics, time, randomness: [`info!`] and its like, [`metrics`], [`now`], [`random`].
 //!
@@ -74,7 +75,7 @@ pub use hash::{FastHasher, HashMap, HashSet};
 pub use host::{Level, log, metrics, now, random};
 pub use key_map::KeyMap;
 pub use operator::{Operator, TypedOperator, TypedOutputs, TypedRow};
-pub use outputs::{Outputs, Port};
+pub use outputs::{CALL_BYTES_MAX, KEY_BYTES_MAX, Outputs, Port, VALUE_BYTES_MAX};
 pub use portable::{Portable, StateRows, StateWriter};
 pub use rows::{Batch, BatchRef, Blobs, BlobsRef, Context, Rejection, Row, Timestamp};
 /// For `#[derive(Serialize, Deserialize)]` in an operator's crate: `#[serde(crate = "weir_sdk::serde")]` where it has no serde
@@ -82,6 +83,7 @@ pub use rows::{Batch, BatchRef, Blobs, BlobsRef, Context, Rejection, Row, Timest
 pub use serde;
 pub use serde_json;
 pub use span::Span;
+pub use weir_notation::time;
 #[doc(hidden)]
 pub use wit_bindgen;
 

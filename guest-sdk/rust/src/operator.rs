@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::outputs::Refused;
 use crate::{BatchRef, Context, Error, Outputs, Port, Row, Timestamp};
 
 /// An operator on raw rows. Its fields are its state: durable and exactly-once without any code.
@@ -24,7 +25,7 @@ pub trait Operator: Sized + 'static {
     ///
     /// # Errors
     /// A rejection sets this row aside; a failure fails the job. Neither takes back what was emitted, or changed in
-    /// `self`, before it.
+    /// `self`, before it. A row is rejected too if what is emitted for it is larger than the host takes (see [`Port`]).
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let _ = (row, out);
         Err(Error::fail("the operator implements neither process nor process_batch"))
@@ -46,8 +47,10 @@ pub trait Operator: Sized + 'static {
     fn process_batch(&mut self, input: u32, rows: BatchRef<'_>, out: &mut Outputs) -> Result<(), Error> {
         self.preview(rows);
         for row in rows.rows(input) {
-            if let Err(error) = self.process(row, out) {
-                reject_or_fail(row, error, out)?;
+            let result = self.process(row, out);
+            let refused = out.take_refused();
+            if result.is_err() || refused.is_some() {
+                reject_or_fail(row, result, refused, out)?;
             }
         }
         Ok(())
@@ -73,13 +76,18 @@ pub trait Operator: Sized + 'static {
 }
 
 #[cold]
-fn reject_or_fail(row: Row<'_>, error: Error, out: &mut Outputs) -> Result<(), Error> {
+fn reject_or_fail(row: Row<'_>, result: Result<(), Error>, refused: Option<Refused>, out: &mut Outputs) -> Result<(), Error> {
+    let error = match (result, refused) {
+        (Err(error), _) => error,
+        (Ok(()), Some(refused)) => Error::reject(refused),
+        (Ok(()), None) => return Ok(()),
+    };
     if error.is_rejection() {
         out.reject(row.index, error.message());
         return Ok(());
     }
-    let key = String::from_utf8_lossy(row.key);
-    Err(Error::fail(format_args!("row with key {key:?} and time {}: {}", row.timestamp, error.message())))
+    let key = weir_notation::text::Shown(row.key);
+    Err(Error::fail(format_args!("row with key \"{key}\" and time {}: {}", row.timestamp, error.message())))
 }
 
 /// A row whose value has been read as JSON.

@@ -1,12 +1,14 @@
-//! Time spans as people write them in a job file: `"500ms"`, `"5m"`, `"1h30m"`.
+//! Time spans as people write them in a job file: `"500ms"`, `"5m"`, `"1h30m"`. The rules are those of the whole job file.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use weir_notation::span::{NoSpan, format_ms, parse_ms};
 
-/// A time span in milliseconds.
+/// A time span in milliseconds. Never negative where it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(i64);
 
-const UNITS: [(&str, i64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+/// The longest span that is read: far longer than any data, and so short that adding it to a time of now cannot overflow.
+const MS_MAX: i64 = 1_000_000 * 86_400_000;
 
 impl Span {
     /// A span of so many milliseconds.
@@ -19,55 +21,57 @@ impl Span {
         self.0
     }
 
-    /// Reads a span: numbers with the units ms, s, m, h, d.
+    /// Reads a span: whole numbers with the units d, h, m, s, ms, the largest first. At most 1,000,000 days.
     pub fn parse(text: &str) -> Option<Span> {
-        let mut rest = text.trim();
-        let mut total = 0i64;
-        if rest.is_empty() {
-            return None;
-        }
-        while !rest.is_empty() {
-            let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-            let unit_end = rest[digits..].find(|c: char| !c.is_ascii_alphabetic()).map_or(rest.len(), |end| digits + end);
-            let (_, factor) = UNITS.iter().find(|(unit, _)| *unit == &rest[digits..unit_end])?;
-            let number: i64 = rest[..digits].parse().ok()?;
-            total = number.checked_mul(*factor).and_then(|ms| total.checked_add(ms))?;
-            rest = rest[unit_end..].trim_start();
-        }
-        Some(Span(total))
+        i64::try_from(parse_ms(text).ok()?).ok().filter(|ms| *ms <= MS_MAX).map(Span)
     }
 }
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Span::parse(&text).ok_or_else(|| {
-            de::Error::custom(format!(
-                "`{text}` is not a time span; write a number with a unit: \"500ms\", \"30s\", \"5m\", \"1h\", \"1d\""
-            ))
-        })
+        match parse_ms(&text).map(i64::try_from) {
+            Ok(Ok(ms)) if ms <= MS_MAX => Ok(Span(ms)),
+            Ok(_) | Err(NoSpan::TooLong) => {
+                Err(de::Error::custom(format!("`{text}` is more than 1000000d, the longest time span")))
+            }
+            Err(error) => Err(de::Error::custom(format!("`{text}` is {error}"))),
+        }
     }
 }
 
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{}ms", self.0))
+        match u64::try_from(self.0) {
+            Ok(ms) => serializer.serialize_str(&format_ms(ms)),
+            Err(_) => Err(serde::ser::Error::custom("a negative time span has no written form")),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn spans_are_read_as_people_write_them() {
-        for (text, ms) in
-            [("500ms", 500), ("5m", 300_000), ("1h30m", 5_400_000), ("1d", 86_400_000), ("0s", 0), ("1m 5s", 65_000)]
-        {
+        for (text, ms) in [("500ms", 500), ("1h30m", 5_400_000), ("1h 30m", 5_400_000), ("0s", 0), ("1000000d", MS_MAX)] {
             assert_eq!(Span::parse(text), Some(Span::from_ms(ms)), "{text}");
+            let span: Span = serde_json::from_value(text.into()).unwrap();
+            assert_eq!(span.ms(), ms);
+            assert_eq!(Span::parse(&serde_json::to_value(span).unwrap().as_str().unwrap().to_owned()), Some(span));
         }
-        for text in ["", "5", "m", "-5m", "5 m", "5min", "99999999999999d", "5mm"] {
+        for (text, reason) in [
+            ("5", "`5` is not a time span"),
+            ("1s1m", "`1s1m` is not a time span"),
+            ("1000000d1ms", "`1000000d1ms` is more than 1000000d"),
+            ("99999999999999d", "`99999999999999d` is more than 1000000d"),
+            ("99999999999999999999d", "`99999999999999999999d` is more than 1000000d"),
+        ] {
             assert_eq!(Span::parse(text), None, "{text}");
+            let error = serde_json::from_value::<Span>(text.into()).unwrap_err().to_string();
+            assert!(error.starts_with(reason), "{error}");
         }
     }
 }

@@ -131,9 +131,18 @@ impl<T: Operator> Harness<T> {
     /// If the operator fails.
     #[track_caller]
     pub fn advance(&mut self, watermark: Timestamp) -> &mut Harness<T> {
-        self.instance.advance(watermark).unwrap_or_else(|error| panic!("the operator failed: {error}"));
-        self.collect();
+        self.try_advance(watermark).unwrap_or_else(|error| panic!("the operator failed: {error}"));
         self
+    }
+
+    /// Tells the operator how far event time has come.
+    ///
+    /// # Errors
+    /// Why the operator failed.
+    pub fn try_advance(&mut self, watermark: Timestamp) -> Result<(), String> {
+        let result = self.instance.advance(watermark);
+        self.collect();
+        result
     }
 
     /// Tells the operator that all inputs have ended. Like the host, first tells it that event time has.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weir_notation::span;
+
 /// A text is not a duration or size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
@@ -16,8 +18,6 @@ pub enum UnitError {
     TooLarge,
 }
 
-const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -30,24 +30,12 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Reads a duration: whole numbers with the units d, h, m, s, ms, largest first, each at most once.
+/// Reads a duration, by the rules of [`weir_notation::span`].
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
-    let mut rest = text.trim();
-    if rest.is_empty() {
-        return Err(UnitError::Duration);
-    }
-    let (mut total_ms, mut units_left) = (0_u64, &DURATION_UNITS[..]);
-    while !rest.is_empty() {
-        let (number, after) = leading_number(rest).ok_or(UnitError::Duration)??;
-        let unit_length = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
-        let unit = &after[..unit_length];
-        let index = units_left.iter().position(|(name, _)| *name == unit).ok_or(UnitError::Duration)?;
-        let part_ms = number.checked_mul(units_left[index].1).ok_or(UnitError::TooLarge)?;
-        total_ms = total_ms.checked_add(part_ms).ok_or(UnitError::TooLarge)?;
-        units_left = &units_left[index + 1..];
-        rest = &after[unit_length..];
-    }
-    Ok(Duration::from_millis(total_ms))
+    span::parse_ms(text).map(Duration::from_millis).map_err(|error| match error {
+        span::NoSpan::Malformed => UnitError::Duration,
+        span::NoSpan::TooLong => UnitError::TooLarge,
+    })
 }
 
 /// Reads a size in bytes: a whole number and one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB.
@@ -68,18 +56,7 @@ fn leading_number(text: &str) -> Option<Result<(u64, &str), UnitError>> {
 
 /// A duration as [`parse_duration`] reads it, to the millisecond.
 pub fn format_duration(duration: Duration) -> String {
-    let mut rest_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    if rest_ms == 0 {
-        return "0s".to_owned();
-    }
-    let mut text = String::new();
-    for (unit, factor) in DURATION_UNITS {
-        if rest_ms >= factor {
-            text.push_str(&format!("{}{unit}", rest_ms / factor));
-            rest_ms %= factor;
-        }
-    }
-    text
+    span::format_ms(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// A size as [`parse_size`] reads it, in the largest binary unit that holds it exactly.
@@ -97,7 +74,9 @@ mod tests {
 
     #[test]
     fn reads_durations() {
-        for (text, ms) in [("0s", 0), ("500ms", 500), ("5m", 300_000), ("1h30m", 5_400_000), ("1d2h3m4s5ms", 93_784_005)] {
+        for (text, ms) in
+            [("0s", 0), ("500ms", 500), ("5m", 300_000), ("1h30m", 5_400_000), ("1h 30m", 5_400_000), ("1d2h3m4s5ms", 93_784_005)]
+        {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
     }

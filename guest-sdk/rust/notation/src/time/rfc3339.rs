@@ -1,12 +1,26 @@
-//! The time of RFC 3339: `2000-10-10T13:55:36.123-07:00`, read leniently (`T` may be a space or lower case, the colon of the
-//! offset may be missing) and written in UTC with milliseconds.
+//! The time of RFC 3339: `2000-10-10T13:55:36.123-07:00`, read leniently (see [`TimeFormat`](super::TimeFormat)) and written in UTC
+//! with milliseconds.
 
-use weir_model::Timestamp;
+use alloc::vec::Vec;
 
+use super::Timestamp;
 use super::civil::{Civil, date_of_day, four_digits, offset_minutes, two_digits};
 
 /// The time that `text` is, whole. Digits beyond milliseconds are cut off.
 pub(super) fn parse(text: &[u8]) -> Option<Timestamp> {
+    let (time, rest) = parse_prefix(text)?;
+    rest.is_empty().then_some(time)
+}
+
+/// The time that a line begins with. Nothing that could belong to it comes after it.
+pub(super) fn parse_front(line: &[u8]) -> Option<Timestamp> {
+    let (time, rest) = parse_prefix(line)?;
+    let goes_on = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'.' | b'-' | b'+');
+    (!rest.first().is_some_and(goes_on)).then_some(time)
+}
+
+/// A time, and what comes after it.
+fn parse_prefix(text: &[u8]) -> Option<(Timestamp, &[u8])> {
     if text.len() < 20
         || text[4] != b'-'
         || text[7] != b'-'
@@ -18,16 +32,22 @@ pub(super) fn parse(text: &[u8]) -> Option<Timestamp> {
     }
     let mut rest = &text[19..];
     let mut millis = 0;
-    if let [b'.', fraction @ ..] = rest {
+    if let [b'.' | b',', fraction @ ..] = rest {
         let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
             return None;
         }
-        let padded = fraction[..digits].iter().chain(std::iter::repeat(&b'0'));
+        let padded = fraction[..digits].iter().chain(core::iter::repeat(&b'0'));
         millis = padded.take(3).fold(0, |millis, digit| millis * 10 + i64::from(digit - b'0'));
         rest = &fraction[digits..];
     }
-    let offset_minutes = if let b"Z" | b"z" = rest { 0 } else { offset_minutes(rest)? };
+    let (offset_minutes, rest) = match rest {
+        [b'Z' | b'z', rest @ ..] => (0, rest),
+        [b' ', offset @ ..] | offset => {
+            let (minutes, length) = offset_minutes(offset)?;
+            (minutes, &offset[length..])
+        }
+    };
     let civil = Civil {
         year: four_digits(text, 0)?,
         month: two_digits(text, 5)?,
@@ -37,7 +57,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Timestamp> {
         second: two_digits(text, 17)?,
         offset_minutes,
     };
-    Some(civil.seconds()? * 1_000 + millis)
+    Some((civil.seconds()? * 1_000 + millis, rest))
 }
 
 /// Appends a time as `2000-10-10T20:55:36.123Z`. Years beyond four digits get a sign, as in ISO 8601.
@@ -75,9 +95,8 @@ fn push_digits(out: &mut Vec<u8>, number: i64, digits: u32) {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::civil::tests::slow_days;
     use super::*;
-    use proptest::prelude::*;
+    use alloc::string::String;
 
     fn written(time: Timestamp) -> String {
         let mut out = Vec::new();
@@ -107,30 +126,13 @@ mod tests {
             "2000-10-10X13:55:36Z",
             "2000-10-10T13:55:36+24:00",
             "2000-10-10T13:55:36+1:00",
+            "2000-10-10T13:55:36  +01:00",
+            "2000-10-10T13:55:36 Z",
             "2000-10-10T13:55:36Zx",
             "x000-10-10T13:55:36Z",
             "",
         ] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn every_time_agrees_with_counting(
-            (year, month, day) in (0i64..9999, 1u32..=12, 1u32..=28), (hour, minute, second) in (0i64..24, 0i64..60, 0i64..60),
-            (sign, oh, om) in (prop_oneof![Just(1i64), Just(-1)], 0i64..24, 0i64..60), fraction in "[0-9]{1,9}",
-        ) {
-            let zone = format!("{}{oh:02}:{om:02}", if sign > 0 { '+' } else { '-' });
-            let text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction}{zone}");
-            let seconds = slow_days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - sign * (oh * 60 + om) * 60;
-            let millis: i64 = format!("{fraction}000")[..3].parse().unwrap();
-            prop_assert_eq!(parse(text.as_bytes()), Some(seconds * 1_000 + millis));
-        }
-
-        #[test]
-        fn what_is_written_is_read_as_the_same(time in -62_000_000_000_000i64..253_000_000_000_000) {
-            prop_assert_eq!(parse(written(time).as_bytes()), Some(time));
         }
     }
 }
