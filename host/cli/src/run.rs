@@ -92,8 +92,12 @@ pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::
             lock(&view).summary("finished", Some(&progress))?;
             Ok(ExitCode::SUCCESS)
         }
-        Outcome::Stopped(progress) => {
-            lock(&view).summary("stopped", progress.as_deref())?;
+        stopped @ (Outcome::Stopped(_) | Outcome::StoppedBetween { .. }) => {
+            let with_checkpoint = match &stopped {
+                Outcome::Stopped(progress) => Some(&**progress),
+                _ => None,
+            };
+            lock(&view).summary("stopped", with_checkpoint)?;
             let code = if interrupted.load(Ordering::Relaxed) { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS };
             Ok(code)
         }

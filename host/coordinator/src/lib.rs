@@ -5,6 +5,8 @@
 
 mod cluster;
 mod error;
+#[cfg(test)]
+mod faulty;
 mod local;
 mod master;
 mod metadata;

@@ -11,9 +11,16 @@ use crate::Progress;
 pub enum Outcome {
     /// All input is processed and committed.
     Finished(Box<Progress>),
-    /// It was asked to stop; the same job resumes from its last checkpoint. There is no progress where it stopped between
-    /// two executions.
-    Stopped(Option<Box<Progress>>),
+    /// It was asked to stop, and has, with a last checkpoint; the same job resumes from there.
+    Stopped(Box<Progress>),
+    /// It was asked to stop, and none of its tasks runs, but no last checkpoint was taken: it did not run, or its execution failed
+    /// before. The same job resumes from the checkpoint before, if there is one.
+    StoppedBetween {
+        /// How far its last execution was, if this process has seen one end.
+        progress: Option<Box<Progress>>,
+        /// Why its execution failed, if that is how it ended.
+        failure: Option<String>,
+    },
     /// It was ended without a last checkpoint.
     Cancelled,
     /// It had finished before; nothing was done.

@@ -28,7 +28,7 @@
 //! let segment = writer.append(b"state")?;
 //! let file = writer.finish()?;                       // durable
 //! storage.put_manifest(&manifest(segment, file))?;   // complete: now commit
-//! storage.retain(3)?;
+//! storage.retain(attempt, 3)?;
 //! # Ok::<(), StorageError>(())
 //! ```
 

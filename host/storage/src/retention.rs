@@ -31,12 +31,17 @@ impl JobStorage {
     /// Files of checkpoints that are still being taken are never touched: only files that a removed manifest names are
     /// looked at. Costs in proportion to what is deleted, however many files there are.
     ///
+    /// Nothing is deleted where an attempt is newer than `current`: it may be going back to one of the older ones.
+    ///
     /// # Errors
     /// If manifests cannot be listed or deleted; nothing is lost, the next call goes on. A file that cannot be deleted is
     /// no error but part of [`Removed::backlog`].
-    pub fn retain(&self, keep: usize) -> Result<Removed, StorageError> {
+    pub fn retain(&self, current: Attempt, keep: usize) -> Result<Removed, StorageError> {
         let inner = &self.inner;
         let mut ledger = inner.ledger.lock();
+        if inner.attempts()?.newest() > Some(current) {
+            return Ok(Removed::default());
+        }
         let names = inner.valid_manifests(&mut ledger)?;
         let (kept, removed) = names.split_at(keep.max(1).min(names.len()));
         inner.remove(&mut ledger, kept, removed)
@@ -112,14 +117,14 @@ impl JobStorage {
         }
     }
 
-    /// Deletes all state of the job. Numbers of attempts go on, so that a process that still runs an older one is refused.
+    /// Deletes all checkpoints of the job. Numbers of attempts go on, so that a process that still runs an older one is refused;
+    /// what is known of the job beside its checkpoints stays, so that a crash in between does not make it another job's.
     pub fn clear(&self) -> Result<(), StorageError> {
         let inner = &self.inner;
         let mut ledger = inner.ledger.lock();
         inner.remove_manifests(&mut ledger, inner.manifest_names()?)?;
         let files = inner.backend.list(&inner.path(layout::FILES))?.iter().map(|name| inner.file_path(name)).collect();
         let mut failed = inner.backend.delete(files);
-        failed.extend(inner.backend.delete(vec![inner.path(layout::JOB_INFO)]));
         ledger.backlog.clear();
         if let Some((_, error)) = failed.pop() {
             return Err(error);

@@ -140,7 +140,8 @@ impl World {
             }
             Action::Complete { checkpoint, .. } => {
                 driver.acknowledgements.retain(|id, _| *id > checkpoint);
-                self.on_storage(|storage| storage.retain(2).map(|_| ()));
+                let attempt = driver.deployed.id.attempt;
+                self.on_storage(|storage| storage.retain(attempt, 2).map(|_| ()));
             }
             Action::Discard(checkpoint) => {
                 let of = driver.acknowledgements.remove(&checkpoint).unwrap_or_default();

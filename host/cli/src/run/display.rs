@@ -128,11 +128,12 @@ impl Display {
         let took = self.started.elapsed();
         let text = match progress {
             Some(progress) => summary::text(&self.job, how, progress, took, self.letters.as_deref()),
-            None => format!("{}: {how} between two executions\n", self.job),
+            None => format!("{}: {how} while it was not running, so no last checkpoint was taken\n", self.job),
         };
         output::message(&text, self.colour);
         if how == "stopped" {
-            output::message("run the same command again to go on from here", self.colour);
+            let from = if progress.is_some() { "here" } else { "the checkpoint before" };
+            output::message(&format!("run the same command again to go on from {from}"), self.colour);
         }
         Ok(())
     }

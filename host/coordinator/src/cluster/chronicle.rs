@@ -105,7 +105,7 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
             entry(JobState::Restarting, Warning, kinds::RESTARTING, message).with_reason()
         }
         Notice::Rescaling { from, to } => {
-            let message = format!("it goes on with parallelism {to} instead of {from}, from a checkpoint taken now");
+            let message = format!("it goes on with parallelism {to} instead of {from}, from its last checkpoint");
             entry(None, Info, kinds::RESCALING, message)
         }
         Notice::RescaleRefused { reason } => {
@@ -171,13 +171,21 @@ pub(super) fn of_end(end: &Result<Outcome, JobError>) -> Option<Entry> {
             let message = format!("all input was processed with checkpoint {checkpoint} already; nothing was left to do");
             entry(JobState::Finished, Info, kinds::FINISHED, message).with_reason()
         }
-        Ok(Outcome::Stopped(Some(_))) => {
+        Ok(Outcome::Stopped(_)) => {
             let message = "it has stopped with a last checkpoint; submit it again to go on from there".to_owned();
             entry(JobState::Stopped, Info, kinds::STOPPED, message)
         }
-        Ok(Outcome::Stopped(None)) => {
-            let message = "it has stopped while it was not running; submit it again to go on from its last checkpoint".to_owned();
-            entry(JobState::Stopped, Info, kinds::STOPPED, message)
+        Ok(Outcome::StoppedBetween { failure: None, .. }) => {
+            let message = "it was asked to stop while it was not running, so no last checkpoint was taken; submit it again to go \
+                           on from the one before";
+            entry(JobState::Stopped, Info, kinds::STOPPED, message.to_owned())
+        }
+        Ok(Outcome::StoppedBetween { failure: Some(reason), .. }) => {
+            let message = format!(
+                "it has stopped without a last checkpoint, since it failed before that was complete: {reason}; submit it again to \
+                 go on from the checkpoint before"
+            );
+            entry(JobState::Stopped, Warning, kinds::STOPPED, message).with_reason()
         }
         Ok(Outcome::Cancelled) => cancelled(),
         Err(error) => entry(JobState::Failed, Error, kinds::FAILED, error.to_string()).with_reason(),

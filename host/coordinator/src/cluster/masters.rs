@@ -8,9 +8,9 @@ use weir_protocol::{Command, WorkerAddress};
 use weir_storage::{JobStorage, StorageError};
 
 use super::chronicle::{self, Entry};
-use super::{Cluster, Inner, Job, kinds, open_wish};
+use super::{Cluster, Inner, Job, kinds, open_wishes};
 use crate::takeover::Verdict;
-use crate::{Begun, JobError, Master, MasterJob, Notice, Outcome, Shortage, Slots, Surroundings, Told, Wish};
+use crate::{Begun, JobError, Master, MasterJob, Notice, Outcome, Shortage, Slots, Surroundings, Told};
 
 impl Cluster {
     /// Starts the master of a job that has none.
@@ -30,7 +30,7 @@ impl Cluster {
             adopted,
         };
         let (master, inbox) = Master::new(master_job, self.inner.clone());
-        if let Some(wish) = open_wish(&record) {
+        for wish in open_wishes(&record) {
             let _ = inbox.send(Told::Wish(wish));
         }
         if !job.has_master(inbox) {
@@ -74,7 +74,11 @@ impl Inner {
     /// A job's master has ended.
     fn ended(&self, job: &Job, end: &Result<Outcome, JobError>) {
         match end {
-            Ok(Outcome::Finished(progress) | Outcome::Stopped(Some(progress))) => {
+            Ok(
+                Outcome::Finished(progress)
+                | Outcome::Stopped(progress)
+                | Outcome::StoppedBetween { progress: Some(progress), .. },
+            ) => {
                 job.book.lock().hear(progress);
             }
             Ok(Outcome::Left) => return,
@@ -203,9 +207,5 @@ impl Surroundings for Inner {
             }
             _ => {}
         });
-        if matches!(notice, Notice::Started { .. } | Notice::TakenOver { .. }) {
-            let rescale = job.book.lock().record.rescale;
-            rescale.into_iter().for_each(|parallelism| job.tell(Told::Wish(Wish::Rescale(parallelism))));
-        }
     }
 }

@@ -16,8 +16,9 @@
 //!   it, forgetting the checkpoints once more does no harm (nothing had run), after it there are checkpoints that count.
 //! - **A manifest is written, sinks are not told**: workers return with what their sinks have committed; the master that takes
 //!   the execution over commits what is missing. Without a takeover, restoring the manifest commits it.
-//! - **A wish** (stop, cancel, rescale): durable, then told to the master. The next coordinator tells it again; it stays in the
-//!   record until the job is over, or an execution has the new parallelism, or that was refused.
+//! - **A wish** (stop, cancel, rescale): durable, then told to the master, which keeps it whatever becomes of an execution. The
+//!   next coordinator tells it again; it stays in the record until the job is over, or an execution has the new parallelism,
+//!   or that was refused.
 //! - **The end**: the master says how the job ended when everything is committed; slots are given back, then the record is
 //!   written. Killed before the write: the job is started again, finds its final checkpoint and ends the same way. A
 //!   cancelled job is over as soon as its wish is durable: the next coordinator does not take its execution over, and workers
@@ -268,13 +269,12 @@ impl State {
     }
 }
 
-/// The wish that a record still holds, for a master that starts. Another parallelism is asked for when the job runs: what would
-/// make it fail before can be refused then.
-fn open_wish(record: &crate::metadata::JobRecord) -> Option<Wish> {
+/// The wishes that a record still holds, for a master that starts.
+fn open_wishes(record: &crate::metadata::JobRecord) -> Vec<Wish> {
     match record.desired {
-        Desired::Run => None,
-        Desired::Stop => Some(Wish::Stop),
-        Desired::Cancel => Some(Wish::Cancel),
+        Desired::Run => record.rescale.map(Wish::Rescale).into_iter().collect(),
+        Desired::Stop => vec![Wish::Stop],
+        Desired::Cancel => vec![Wish::Cancel],
     }
 }
 

@@ -50,10 +50,7 @@ impl Cluster {
     /// Durably asks a job for something, then tells its master.
     fn ask(&self, job: &Job, action: &str, edit: impl Fn(&mut JobRecord), entry: Entry, wish: Wish) -> Result<(), Refusal> {
         job.write(&self.inner, edit, Some(entry), None).map_err(|error| refusals::disk(action, &error))?;
-        // A job that does not run is asked to rescale when it does.
-        if !matches!(wish, Wish::Rescale(_)) || job.book.lock().record.state == JobState::Running {
-            job.tell(Told::Wish(wish));
-        }
+        job.tell(Told::Wish(wish));
         Ok(())
     }
 

@@ -3,4 +3,5 @@
 mod fakes;
 mod requests;
 mod restarts;
+mod wishes;
 mod workers;

@@ -10,10 +10,10 @@ use weir_protocol::manifest::edges_apart;
 use weir_protocol::{
     Command, Execution as ExecutionId, Failure, FailureKind, JobSpec, Placement, Prepare, Report, WorkerProgress,
 };
-use weir_storage::{JobStorage, Manifest, ManifestKind, Segment};
+use weir_storage::{JobStorage, Manifest, ManifestKind, Segment, StorageError, again};
 
 use super::drive::Driver;
-use super::keeper::Keeper;
+use super::keeper::{Keeper, RETRY_DELAY};
 use super::restore::{Wanted, choose};
 use super::{Ended, History, Master};
 use crate::{Adopted, Begun, JobError, Notice, Slots, Told, Wish};
@@ -149,7 +149,7 @@ impl Master {
                 storage.remove_manifest(CheckpointId(*id))?;
             }
             history.damaged.clear();
-            Keeper::start(storage.clone(), self.told.clone())
+            Keeper::start(storage.clone(), attempt, self.told.clone())
                 .map_err(|error| Ended::Failed(format!("cannot start a thread for manifests: {error}")))
         });
         let keeper = match started {
@@ -171,28 +171,37 @@ impl Master {
             Ok(job) => job.with_edges_apart(&prepare.edges_apart),
             Err(problems) => return Ended::Refused(JobError::JobFile(problems)),
         };
-        let next = match storage.next_checkpoint_id() {
-            Ok(next) => next,
-            Err(error) => return error.into(),
-        };
-        let deployed = Deployed {
+        let mut deployed = Deployed {
             id: prepare.execution.clone(),
             spec: prepare.spec.clone(),
             topology: Topology::new(&job),
             placement: prepare.placement.clone(),
             templates: templates.iter().cloned().collect(),
             alive: prepare.placement.workers.iter().map(|worker| worker.worker.clone()).collect(),
-            first_checkpoint: next.max(CheckpointId(adopted.last_checkpoint().0 + 1)),
+            first_checkpoint: prepare.first_checkpoint,
             job,
         };
-        let keeper = match Keeper::start(storage.clone(), self.told.clone()) {
-            Ok(keeper) => keeper,
-            Err(error) => return Ended::Failed(format!("cannot start a thread for manifests: {error}")),
+        let found = again(RETRY_DELAY, || storage.next_checkpoint_id().and_then(|next| Ok((next, newest(storage)?))));
+        let keeper = Keeper::start(storage.clone(), deployed.id.attempt, self.told.clone());
+        let ((next, newest), keeper) = match (found, keeper) {
+            (Ok(found), Ok(keeper)) => (found, keeper),
+            // Whether its last checkpoint is complete is not known, so it can neither be announced nor given up. A new attempt
+            // settles it.
+            (Err(error), _) => return self.give_up(&mut deployed, format!("cannot be taken over: {error}")),
+            (_, Err(error)) => return self.give_up(&mut deployed, format!("cannot start a thread for manifests: {error}")),
         };
+        deployed.first_checkpoint = next.max(CheckpointId(adopted.last_checkpoint().0 + 1));
         self.notice(&deployed.job, &Notice::TakenOver { attempt: deployed.id.attempt });
         let mut driver = Driver::new(deployed, keeper, storage.clone());
-        driver.adopt(adopted, &*self.surroundings);
+        driver.adopt(adopted, newest, &*self.surroundings);
         self.drive(driver, history)
+    }
+
+    /// Ends an execution that cannot be gone on with.
+    fn give_up(&mut self, deployed: &mut Deployed, reason: String) -> Ended {
+        let ended = Ended::Failed(reason);
+        self.end(deployed, Some(&ended));
+        ended
     }
 
     /// Opens the operators of a job, to see whether they can be, and leaves nothing behind.
@@ -280,9 +289,9 @@ impl Master {
                     self.notice(&deployed.job, &Notice::WorkerLost { worker: worker.to_string(), reason: reason.clone() });
                     return Err(Ended::Failed(format!("worker {worker} is lost: {reason}")));
                 }
-                Told::Wish(Wish::Stop) => return Err(Ended::Stopped),
+                Told::Wish(Wish::Stop) => return Err(Ended::StoppedBefore),
                 Told::Wish(Wish::Cancel) => return Err(Ended::Cancelled),
-                Told::Wish(wish @ Wish::Rescale(_)) => self.later = Some(wish),
+                Told::Wish(Wish::Rescale(parallelism)) => self.rescale = Some(parallelism),
                 Told::Leave => return Err(Ended::Left),
                 Told::Report { .. } | Told::WorkerLost { .. } | Told::SlotsChanged | Told::Kept(_) => {}
             }
@@ -343,6 +352,11 @@ impl Master {
         });
         last
     }
+}
+
+/// The newest checkpoint, if there is one. One that cannot be read is an error: it is complete all the same.
+fn newest(storage: &JobStorage) -> Result<Option<Manifest>, StorageError> {
+    storage.checkpoints()?.first().map(|id| storage.manifest(*id)).transpose()
 }
 
 fn deployed(spec: JobSpec, job: Job, attempt: Attempt, slots: &Slots, first_checkpoint: CheckpointId) -> Deployed {

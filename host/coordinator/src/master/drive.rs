@@ -88,8 +88,9 @@ impl Driver {
     }
 
     /// Takes over what workers have said to the coordinator before this one. What that one had begun and not completed is
-    /// given up; what it had completed is said again, since it may not have reached everyone.
-    pub(super) fn adopt(&mut self, adopted: &Adopted, surroundings: &dyn Surroundings) {
+    /// given up; what it had completed is said again, since it may not have reached everyone. `newest`: the newest checkpoint
+    /// in the storage, whichever attempt took it.
+    pub(super) fn adopt(&mut self, adopted: &Adopted, newest: Option<Manifest>, surroundings: &dyn Surroundings) {
         let attempt = self.deployed.id.attempt;
         for (_, running) in &adopted.running {
             for &task in &running.finished {
@@ -101,7 +102,6 @@ impl Driver {
                 }
             }
         }
-        let newest = self.storage.checkpoints().ok().and_then(|ids| self.storage.manifest(*ids.first()?).ok());
         let own = newest.filter(|manifest| manifest.attempt == attempt);
         let completed = own.as_ref().map_or(CheckpointId(0), Manifest::id);
         if adopted.last_checkpoint() > completed {
@@ -191,19 +191,22 @@ impl Master {
         let mut progress_at = Instant::now() + PROGRESS_INTERVAL;
         let first = std::mem::take(&mut driver.first);
         let mut at_once = first.into_iter().find_map(|action| self.act(&mut driver, action));
+        if let Some(parallelism) = self.rescale.filter(|_| at_once.is_none()) {
+            at_once = self.rescale(&mut driver, parallelism);
+        }
         let ended = loop {
             if let Some(ended) = at_once.take() {
                 break ended;
             }
             let next = driver.deadline().map_or(progress_at, |deadline| deadline.min(progress_at));
-            let ended = match self.inbox.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            let heard = match self.inbox.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(told) => self.hear(&mut driver, told, history),
-                Err(RecvTimeoutError::Timeout) if driver.deadline().is_some_and(|deadline| deadline <= Instant::now()) => {
-                    self.tell(&mut driver, Event::Tick)
-                }
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the master holds a sender itself"),
             };
+            // Also where more is to be heard: heartbeats alone would put off what is due for as long as they come.
+            let is_due = driver.deadline().is_some_and(|deadline| deadline <= Instant::now());
+            let ended = heard.or_else(|| if is_due { self.tell(&mut driver, Event::Tick) } else { None });
             if Instant::now() >= progress_at {
                 let progress = driver.progress();
                 self.notice(&driver.deployed.job, &Notice::Progress(progress));
@@ -235,16 +238,12 @@ impl Master {
             }
             Told::Wish(Wish::Stop) => {
                 history.stopping = true;
-                driver.rescale = None;
+                (self.rescale, driver.rescale) = (None, None);
                 self.notice(&driver.deployed.job, &Notice::Stopping);
                 self.tell(driver, Event::RequestStop)
             }
             Told::Wish(Wish::Cancel) => Some(Ended::Cancelled),
-            Told::Wish(Wish::Rescale(parallelism)) => {
-                // What was wished before counts no more.
-                self.later = None;
-                self.rescale(driver, parallelism)
-            }
+            Told::Wish(Wish::Rescale(parallelism)) => self.rescale(driver, parallelism),
             Told::Leave => Some(Ended::Left),
             Told::Kept(Kept(written)) => self.written(driver, written),
             Told::WorkerLost { .. } | Told::SlotsChanged => None,
@@ -262,7 +261,13 @@ impl Master {
             }
             // Of an execution that is over.
             report if report.execution() != Some(&driver.deployed.id) => return None,
-            Report::Failed { failure, .. } => return Some(failed(&driver.deployed.job, &failure)),
+            Report::Failed { failure, .. } => {
+                return Some(match failed(&driver.deployed.job, &failure) {
+                    // What tasks restore was read before they ran, so no checkpoint is to be blamed.
+                    Ended::Damaged { reason, .. } => Ended::Failed(reason),
+                    ended => ended,
+                });
+            }
             Report::Finished { task, .. } => Event::TaskFinished { task, attempt },
             Report::Declined { task, checkpoint, subsumed_by, reason, .. } => {
                 let reason = subsumed_by.map_or(DeclineReason::Failed(reason), |by| DeclineReason::Subsumed { by });
@@ -399,12 +404,18 @@ impl Master {
         None
     }
 
-    /// Another parallelism is wanted: if the job can have it, a checkpoint is taken to go on from.
+    /// Another parallelism is wanted: if the job can have it, a checkpoint is taken to go on from. What was wanted before counts
+    /// no more.
     fn rescale(&mut self, driver: &mut Driver, parallelism: u32) -> Option<Ended> {
-        if let Err(reason) = self.may_rescale(driver, parallelism) {
-            self.notice(&driver.deployed.job, &Notice::RescaleRefused { reason });
+        if driver.rescale.is_some_and(|(_, wanted)| wanted == parallelism) {
             return None;
         }
+        driver.rescale = None;
+        if let Err(reason) = self.may_rescale(driver, parallelism) {
+            self.rescale_refused(&driver.deployed.job, reason);
+            return None;
+        }
+        self.rescale = Some(parallelism);
         let newest = driver.triggered.last_key_value().map_or(driver.last_completed, |(id, _)| *id);
         driver.rescale = Some((CheckpointId(newest.0 + 1), parallelism));
         self.tell(driver, Event::RequestCheckpoint)
@@ -414,7 +425,7 @@ impl Master {
         if driver.done.is_some() || driver.coordinator.is_over() {
             return Err("the job is about to end".to_owned());
         }
-        let job = self.check_rescale(&driver.storage, parallelism)?;
+        let job = self.check_rescale(&driver.storage, parallelism).map_err(|error| error.to_string())?;
         let parallelism_of = |job: &weir_plan::Job| job.vertices.iter().map(|vertex| vertex.parallelism).collect::<Vec<_>>();
         if parallelism_of(&job) == parallelism_of(&driver.deployed.job) {
             return Err(format!(

@@ -4,13 +4,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_model::CheckpointId;
+use weir_model::{Attempt, CheckpointId};
 use weir_storage::{ErrorKind, JobStorage, Manifest, again};
 
 use crate::surroundings::{Kept, Told};
 
 /// First wait before a store that is down is asked again.
-const RETRY_DELAY: Duration = Duration::from_millis(50);
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 enum Item {
     Manifest(Box<Manifest>),
@@ -25,8 +25,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread. What becomes of manifests is told to `told`.
-    pub(super) fn start(storage: JobStorage, told: Sender<Told>) -> std::io::Result<Keeper> {
+    /// Starts the thread for an attempt. What becomes of manifests is told to `told`.
+    pub(super) fn start(storage: JobStorage, attempt: Attempt, told: Sender<Told>) -> std::io::Result<Keeper> {
         #[allow(clippy::disallowed_methods, reason = "a master must not wait; it asks for a few things per checkpoint")]
         let (queue, items) = channel::<Item>();
         let work = move || {
@@ -37,7 +37,7 @@ impl Keeper {
                         let _ = told.send(Told::Kept(Kept(write(&storage, *manifest))));
                     }
                     Item::Retain(keep) => {
-                        if let Err(error) = storage.retain(keep) {
+                        if let Err(error) = storage.retain(attempt, keep) {
                             tracing::warn!(%error, "old checkpoints could not be deleted; the next completion tries again");
                         }
                     }

@@ -2,19 +2,21 @@
 //!
 //! `deploy.rs` brings an execution into being, step by step on all its workers; `drive.rs` runs it: feeds the checkpoint machine
 //! with what workers report, and does what it says; `restore.rs` chooses the checkpoint to start from; `keeper.rs`
-//! makes checkpoints count. What is here decides what follows the end of an execution.
+//! makes checkpoints count; `wishes.rs` says what becomes of what people want where no task runs. What is here decides what
+//! follows the end of an execution.
 
 mod deploy;
 mod drive;
 mod keeper;
 mod meters;
 mod restore;
+mod wishes;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_checkpoint::restart::{Decision, Restarts, Strategy};
@@ -23,7 +25,7 @@ use weir_plan::{Job, RestartSettings};
 use weir_protocol::JobSpec;
 use weir_storage::{ErrorKind, JobInfo, JobStorage};
 
-use crate::{Adopted, JobError, Notice, Outcome, Progress, Shortage, Surroundings, Told, Wish};
+use crate::{Adopted, JobError, Notice, Outcome, Progress, Surroundings, Told};
 pub(crate) use keeper::Written;
 
 /// A job that is to run.
@@ -51,16 +53,18 @@ pub struct Master {
     inbox: Receiver<Told>,
     /// The parallelism that was asked for last, if any was.
     parallelism: Option<u32>,
-    /// What somebody wants as soon as the job runs.
-    later: Option<Wish>,
+    /// The parallelism that somebody wants the job to go on with, until it has it or that is refused.
+    rescale: Option<u32>,
 }
 
 /// How an execution came to an end, or did not begin.
 enum Ended {
     /// All input is processed and committed.
     Finished,
-    /// It was asked to stop, and has.
+    /// It was asked to stop, and has, with a last checkpoint.
     Stopped,
+    /// It was asked to stop before its tasks ran.
+    StoppedBefore,
     Cancelled,
     /// The process ends.
     Left,
@@ -96,7 +100,12 @@ impl Ended {
             Ended::FailedForGood(reason) => (false, Some(reason.clone())),
             Ended::Refused(error) => (false, Some(error.to_string())),
             Ended::Cancelled => (false, None),
-            Ended::Finished | Ended::Stopped | Ended::Left | Ended::Rescaled(_) | Ended::AlreadyFinished { .. } => return None,
+            Ended::Finished
+            | Ended::Stopped
+            | Ended::StoppedBefore
+            | Ended::Left
+            | Ended::Rescaled(_)
+            | Ended::AlreadyFinished { .. } => return None,
         };
         Some(Notice::Ending { restarts, reason })
     }
@@ -117,6 +126,16 @@ impl From<weir_storage::StorageError> for Ended {
     }
 }
 
+/// What follows the end of an execution.
+enum Next {
+    /// The job is over.
+    Over(Result<Outcome, JobError>),
+    /// Another execution begins at once.
+    Again,
+    /// Another one begins, if the restart strategy says so.
+    Restart(String),
+}
+
 /// What the executions of a job leave to the next one.
 #[derive(Default)]
 struct History {
@@ -133,7 +152,7 @@ impl Master {
     pub fn new(settings: MasterJob, surroundings: Arc<dyn Surroundings>) -> (Master, Sender<Told>) {
         #[allow(clippy::disallowed_methods, reason = "workers say a few words per task and checkpoint, and must never wait")]
         let (told, inbox) = channel();
-        (Master { settings, surroundings, told: told.clone(), inbox, parallelism: None, later: None }, told)
+        (Master { settings, surroundings, told: told.clone(), inbox, parallelism: None, rescale: None }, told)
     }
 
     /// Runs the job to its end, on the caller's thread.
@@ -169,60 +188,78 @@ impl Master {
         let mut history = History::default();
         let mut adopted = self.settings.adopted.take();
         if adopted.is_none()
-            && let Some(outcome) = self.claim(job, storage)?
+            && let Some(outcome) = self.claim(job, storage, restarts, clock)?
         {
             return Ok(outcome);
         }
         loop {
+            if adopted.is_none() {
+                self.rescale_before(job, storage);
+            }
             let ended = match adopted.take() {
                 Some(adopted) => self.take_over(&adopted, storage, &mut history),
                 None => self.execute(storage, &mut history).unwrap_or_else(|ended| ended),
             };
-            let begun = history.last.is_some() || self.settings.patient;
-            let reason = match ended {
-                Ended::Finished => {
-                    let Some(progress) = history.last else { unreachable!("an execution that finished has counts") };
-                    return Ok(Outcome::Finished(progress));
-                }
-                Ended::Stopped => return Ok(Outcome::Stopped(history.last)),
-                Ended::Cancelled => return Ok(Outcome::Cancelled),
-                Ended::Left => return Ok(Outcome::Left),
-                // After a failure: all had been processed, and only the last commit was missing.
-                Ended::AlreadyFinished { checkpoint, at_ms } => {
-                    return Ok(history.last.map_or(Outcome::AlreadyFinished { checkpoint, at_ms }, Outcome::Finished));
-                }
-                Ended::Refused(error) => return Err(error),
-                Ended::Rescaled(parallelism) => {
-                    match self.check_rescale(storage, parallelism) {
-                        Ok(_) => self.rescaled(job, parallelism),
-                        Err(reason) => self.notice(job, &Notice::RescaleRefused { reason }),
+            match self.next(job, ended, &mut history) {
+                Next::Over(end) => return end,
+                Next::Again => {}
+                Next::Restart(reason) => {
+                    if let Some(outcome) = self.after_failure(job, reason, restarts, clock)? {
+                        return Ok(outcome);
                     }
-                    continue;
                 }
-                Ended::Damaged { checkpoint, reason } => {
-                    self.notice(job, &Notice::FellBack { checkpoint: CheckpointId(checkpoint), reason });
-                    history.damaged.push(checkpoint);
-                    continue;
-                }
-                Ended::Failed(reason) | Ended::FailedForGood(reason) if history.stopping && !self.settings.patient => {
-                    let why = "it had been asked to stop, so it was not restarted; the same job goes on from the last checkpoint";
-                    return Err(JobError::Failed { reason, why_not_restarted: why.to_owned() });
-                }
-                // What cannot even begin needs a person, not another try.
-                Ended::Failed(reason) | Ended::FailedForGood(reason) if !begun => {
-                    let why = "it had not begun to run, so it was not restarted";
-                    return Err(JobError::Failed { reason, why_not_restarted: why.to_owned() });
-                }
-                Ended::FailedForGood(reason) => {
-                    let why = "it would meet the same again, so it was not restarted; once that is mended, the same job goes on \
-                               from the last checkpoint";
-                    return Err(JobError::Failed { reason, why_not_restarted: why.to_owned() });
-                }
-                Ended::Failed(reason) => reason,
-            };
-            if let Some(outcome) = self.after_failure(job, reason, restarts, clock)? {
-                return Ok(outcome);
             }
+        }
+    }
+
+    fn next(&mut self, job: &Job, ended: Ended, history: &mut History) -> Next {
+        let for_good =
+            |reason: String, why: &str| Next::Over(Err(JobError::Failed { reason, why_not_restarted: why.to_owned() }));
+        let begun = history.last.is_some() || self.settings.patient;
+        match ended {
+            Ended::Finished => {
+                let Some(progress) = history.last.take() else { unreachable!("an execution that finished has counts") };
+                Next::Over(Ok(Outcome::Finished(progress)))
+            }
+            Ended::Stopped => {
+                let Some(progress) = history.last.take() else { unreachable!("an execution that stopped has counts") };
+                Next::Over(Ok(Outcome::Stopped(progress)))
+            }
+            Ended::StoppedBefore => Next::Over(Ok(Outcome::StoppedBetween { progress: history.last.take(), failure: None })),
+            Ended::Cancelled => Next::Over(Ok(Outcome::Cancelled)),
+            Ended::Left => Next::Over(Ok(Outcome::Left)),
+            // After a failure: all had been processed, and only the last commit was missing.
+            Ended::AlreadyFinished { checkpoint, at_ms } => {
+                let before = history.last.take();
+                Next::Over(Ok(before.map_or(Outcome::AlreadyFinished { checkpoint, at_ms }, Outcome::Finished)))
+            }
+            Ended::Refused(error) => Next::Over(Err(error)),
+            Ended::Rescaled(parallelism) => {
+                self.rescale = Some(parallelism);
+                Next::Again
+            }
+            Ended::Damaged { checkpoint, reason } => {
+                self.notice(job, &Notice::FellBack { checkpoint: CheckpointId(checkpoint), reason });
+                history.damaged.push(checkpoint);
+                Next::Again
+            }
+            // What cannot even begin needs a person, not another try.
+            Ended::Failed(reason) | Ended::FailedForGood(reason) if !begun => {
+                for_good(reason, "it had not begun to run, so it was not restarted")
+            }
+            Ended::FailedForGood(reason) => for_good(
+                reason,
+                "it would meet the same again, so it was not restarted; once that is mended, the same job goes on from the last checkpoint",
+            ),
+            // Nobody wants it to run any more. What it did since its last checkpoint is done again when it is started again.
+            Ended::Failed(reason) if history.stopping && self.settings.patient => {
+                Next::Over(Ok(Outcome::StoppedBetween { progress: history.last.take(), failure: Some(reason) }))
+            }
+            Ended::Failed(reason) if history.stopping => for_good(
+                reason,
+                "it had been asked to stop, so it was not restarted; the same job goes on from the last checkpoint",
+            ),
+            Ended::Failed(reason) => Next::Restart(reason),
         }
     }
 
@@ -259,22 +296,6 @@ impl Master {
         spec
     }
 
-    /// The job with another parallelism, if its state can be divided that way.
-    fn check_rescale(&self, storage: &JobStorage, parallelism: u32) -> Result<Job, String> {
-        let spec = self.spec(Some(parallelism));
-        let job = spec.load().map_err(|problems| problems.to_string())?;
-        let newest = restore::choose(storage, &[], &mut Vec::new()).map_err(|error| error.to_string())?;
-        let wanted = restore::Wanted { spec: &spec, job: &job, allow_dropped_state: self.settings.allow_dropped_state };
-        newest.map_or(Ok(()), |manifest| wanted.check_fits(&manifest)).map_err(|error| error.to_string())?;
-        Ok(job)
-    }
-
-    fn rescaled(&mut self, job: &Job, parallelism: u32) {
-        let from = self.load(self.parallelism).map_or(job.parallelism, |job| job.parallelism);
-        self.parallelism = Some(parallelism);
-        self.notice(job, &Notice::Rescaling { from, to: parallelism });
-    }
-
     fn notice(&self, job: &Job, notice: &Notice) {
         self.surroundings.notice(&job.name, notice);
     }
@@ -291,23 +312,21 @@ impl Master {
     }
 
     /// Makes sure that the state, if there is any, is this job file's.
-    fn claim(&mut self, job: &Job, storage: &JobStorage) -> Result<Option<Outcome>, JobError> {
+    fn claim(
+        &mut self,
+        job: &Job,
+        storage: &JobStorage,
+        restarts: &mut Restarts,
+        clock: Instant,
+    ) -> Result<Option<Outcome>, JobError> {
         if self.settings.fresh {
             // Whether operators accept their configuration shows here, before anything is forgotten.
-            match self.try_open(job) {
-                Ok(()) => {}
-                Err(Ended::Refused(error)) => return Err(error),
-                Err(Ended::Stopped) => return Ok(Some(Outcome::Stopped(None))),
-                Err(Ended::Cancelled) => return Ok(Some(Outcome::Cancelled)),
-                Err(Ended::Left) => return Ok(Some(Outcome::Left)),
-                Err(Ended::Failed(reason) | Ended::FailedForGood(reason)) => {
-                    let why_not_restarted = "nothing of the job was forgotten or started".to_owned();
-                    return Err(JobError::Failed { reason, why_not_restarted });
-                }
-                Err(_) => unreachable!("operators that are only opened neither finish nor read a checkpoint"),
+            if let Some(outcome) = self.try_before_fresh(job, restarts, clock)? {
+                return Ok(Some(outcome));
             }
-            storage.clear()?;
+            // First of all: whoever comes after a crash goes on forgetting, and has output taken back.
             storage.put_job_info(&self.info(job, true))?;
+            storage.clear()?;
             return Ok(None);
         }
         match storage.job_info()? {
@@ -316,6 +335,8 @@ impl Master {
                  checkpoints, or start over with --fresh",
                 job.name, self.settings.spec.file, info.origin
             ))),
+            // It was to start over, and has not begun to: what is left of its checkpoints counts no more.
+            Some(info) if info.started_over => Ok(storage.clear().map(|()| None)?),
             Some(_) => Ok(None),
             None => Ok(storage.put_job_info(&self.info(job, false)).map(|()| None)?),
         }
@@ -324,63 +345,6 @@ impl Master {
     fn info(&self, job: &Job, started_over: bool) -> JobInfo {
         let origin = self.settings.spec.file.clone();
         JobInfo { origin, created_at_ms: wall_ms(), key_groups: job.key_groups, started_over }
-    }
-
-    /// Waits until a time has passed, or there may be slots. Gives how the job ends, if somebody wants it to.
-    fn wait(&mut self, delay: Option<Duration>) -> Option<Outcome> {
-        let until = delay.map(|delay| Instant::now() + delay);
-        loop {
-            let told = match until {
-                Some(until) => match self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                    Ok(told) => told,
-                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
-                },
-                None => match self.inbox.recv() {
-                    Ok(told) => told,
-                    Err(_) => unreachable!("the master holds a sender itself"),
-                },
-            };
-            match told {
-                Told::Wish(Wish::Stop) => return Some(Outcome::Stopped(None)),
-                Told::Wish(Wish::Cancel) => return Some(Outcome::Cancelled),
-                // Whether the job can have it shows once it runs: it is asked again there.
-                Told::Wish(wish @ Wish::Rescale(_)) if until.is_none() => {
-                    self.later = Some(wish);
-                    return None;
-                }
-                Told::Wish(wish @ Wish::Rescale(_)) => self.later = Some(wish),
-                Told::Leave => return Some(Outcome::Left),
-                Told::SlotsChanged if until.is_none() => return None,
-                Told::SlotsChanged | Told::Report { .. } | Told::WorkerLost { .. } | Told::Kept(_) => {}
-            }
-        }
-    }
-
-    /// Takes slots, and waits for them where there are not enough.
-    fn reserve(&mut self, job: &Job) -> Result<crate::Slots, Ended> {
-        let mut said: Option<Shortage> = None;
-        loop {
-            match self.surroundings.reserve(&job.name, job.slots()) {
-                Ok(slots) => return Ok(slots),
-                Err(shortage) => {
-                    if said != Some(shortage) {
-                        self.notice(job, &Notice::Waiting(shortage));
-                        said = Some(shortage);
-                    }
-                    match self.wait(None) {
-                        // It may be that with another parallelism there are enough.
-                        None => {
-                            if let Some(Wish::Rescale(parallelism)) = self.later.take() {
-                                return Err(Ended::Rescaled(parallelism));
-                            }
-                        }
-                        Some(Outcome::Cancelled) => return Err(Ended::Cancelled),
-                        Some(Outcome::Left) => return Err(Ended::Left),
-                        Some(_) => return Err(Ended::Stopped),
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -406,3 +370,6 @@ fn strategy(settings: &RestartSettings) -> Strategy {
 fn wall_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
+
+#[cfg(test)]
+mod tests;

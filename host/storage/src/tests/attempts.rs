@@ -162,8 +162,7 @@ fn a_job_remembers_which_file_it_came_from() {
         assert_eq!(storage.job_info().unwrap().as_ref(), Some(&info));
         info.origin = "jobs/b.toml".to_owned();
         storage.put_job_info(&info).unwrap();
-        assert_eq!(storage.job_info().unwrap(), Some(info));
         storage.clear().unwrap();
-        assert_eq!(storage.job_info().unwrap(), None);
+        assert_eq!(storage.job_info().unwrap(), Some(info), "also when its checkpoints are forgotten");
     }
 }

@@ -6,7 +6,7 @@ use object_store::ObjectStore;
 use weir_model::CheckpointId;
 
 use super::faults::{Fault, FaultyStore};
-use super::{Job, files, memory, needed, over, restore};
+use super::{ANY, Job, files, memory, needed, over, restore};
 use crate::{JobStorage, StorageError};
 
 /// What a job had completed when it died.
@@ -29,7 +29,7 @@ fn live(storage: &JobStorage, progress: &mut Progress) -> Result<(), StorageErro
             if step == 2 {
                 job.aborted_checkpoint()?;
             }
-            storage.retain(2)?;
+            storage.retain(ANY, 2)?;
         }
     }
     Ok(())
@@ -49,7 +49,7 @@ fn assert_recovers(store: &Arc<dyn ObjectStore>, progress: &Progress, fault: Fau
     assert!(!lost, "{fault:?}: {last:?} was completed, but {:?} is restored", job.state);
     assert_eq!(files(&storage), needed(&storage), "{fault:?}: after the sweep");
     let id = job.checkpoint(b"on").unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-    storage.retain(1).unwrap();
+    storage.retain(ANY, 1).unwrap();
     assert_eq!(storage.checkpoints().unwrap(), [id], "{fault:?}");
     assert_eq!(restore(&storage, id).unwrap(), job.state, "{fault:?}");
     assert_eq!(files(&storage), needed(&storage), "{fault:?}: after retention");

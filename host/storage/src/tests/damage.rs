@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_model::CheckpointId;
 
 use super::faults::{EACCES, EDQUOT, EIO, ENOSPC, EROFS, ESTALE, Fault, FaultyStore};
-use super::{JOB, Job, manifest, memory, over, restore};
+use super::{ANY, JOB, Job, manifest, memory, over, restore};
 use crate::*;
 
 /// A job in a folder with two checkpoints that share nothing.
@@ -102,7 +102,7 @@ fn s40_a_damaged_manifest_is_named_and_deletes_nothing() {
         assert_names(&error, ErrorKind::Damaged, &place);
         // A process that never read the manifest does not know what it needs, so it keeps everything.
         let fresh = JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
-        assert_eq!(fresh.retain(2).unwrap().files, 0);
+        assert_eq!(fresh.retain(ANY, 2).unwrap().files, 0);
         assert_eq!(fresh.sweep(weir_model::Attempt(9)).unwrap().files, 0);
     }
     std::fs::write(&place, &whole).unwrap();
@@ -123,7 +123,7 @@ fn after_falling_back_and_removing_the_damaged_checkpoint_the_job_goes_on() {
     assert_eq!(job.state, b"older state");
     assert!(job.next > disk.newest, "its number is not used again");
     let id = job.checkpoint(b"!").unwrap();
-    job.storage.retain(1).unwrap();
+    job.storage.retain(ANY, 1).unwrap();
     let last = Job::start(reopen(), 1).unwrap();
     assert_eq!(last.state, b"older state!");
     assert_eq!(restore(&last.storage, id).unwrap(), b"older state!");
@@ -210,7 +210,7 @@ fn s40_a_storage_that_is_down_says_so_and_is_used_again_when_it_is_back() {
             storage.manifest(id).unwrap_err(),
             storage.check(&known).unwrap_err(),
             storage.read(known.segments().next().unwrap()).unwrap_err(),
-            storage.retain(1).unwrap_err(),
+            storage.retain(ANY, 1).unwrap_err(),
             storage.sweep(job.attempt).unwrap_err(),
             storage.remove_files(&["1-2-3-4".to_owned()]).unwrap_err(),
             storage.job_info().unwrap_err(),

@@ -18,6 +18,8 @@ use weir_model::{Attempt, CheckpointId, TaskId};
 use crate::*;
 
 const JOB: &str = "pageviews";
+/// As whom checkpoints are deleted where no attempt is newer.
+const ANY: Attempt = Attempt(u64::MAX);
 
 /// A store in memory; keeps its content while storages over it come and go.
 fn memory() -> Arc<dyn ObjectStore> {

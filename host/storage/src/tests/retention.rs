@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_model::{CheckpointId, TaskId};
 
 use super::faults::{EIO, Fault, FaultyStore};
-use super::{JOB, Job, chain_of, files, manifest, memory, needed, over, restore, write};
+use super::{ANY, JOB, Job, chain_of, files, manifest, memory, needed, over, restore, write};
 use crate::*;
 
 #[test]
@@ -14,19 +14,19 @@ fn s35_with_one_retained_a_checkpoint_of_another_kind_between_incrementals_leave
     let mut job = Job::start(over(&memory()), 8).unwrap();
     let storage = job.storage.clone();
     job.checkpoint(b"base").unwrap();
-    storage.retain(1).unwrap();
+    storage.retain(ANY, 1).unwrap();
     job.checkpoint(b"+1").unwrap();
-    storage.retain(1).unwrap();
+    storage.retain(ANY, 1).unwrap();
     // One that holds everything itself, as a savepoint does, and that the chain does not build on.
     let whole = job.take_id();
     let (segment, file) = write(&storage, job.attempt, whole, b"base+1").unwrap();
     storage.put_manifest(&manifest(job.attempt, whole, vec![segment], vec![file])).unwrap();
     let before = files(&storage);
     // It is the newest: with it alone retained, the files that the next incremental builds on would go.
-    storage.retain(2).unwrap();
+    storage.retain(ANY, 2).unwrap();
     assert_eq!(files(&storage), before);
     let next = job.checkpoint(b"+2").unwrap();
-    storage.retain(1).unwrap();
+    storage.retain(ANY, 1).unwrap();
     assert_eq!(storage.checkpoints().unwrap(), [next]);
     assert_eq!(restore(&storage, next).unwrap(), b"base+1+2");
     assert_eq!(files(&storage), needed(&storage));
@@ -40,7 +40,7 @@ fn s35_a_checkpoint_whose_base_was_deleted_is_refused_instead_of_being_unrestora
     let whole = job.take_id();
     let (segment, file) = write(&storage, job.attempt, whole, b"whole").unwrap();
     storage.put_manifest(&manifest(job.attempt, whole, vec![segment], vec![file])).unwrap();
-    storage.retain(1).unwrap();
+    storage.retain(ANY, 1).unwrap();
     let base = job.chain[0].file.clone();
     let error = job.checkpoint(b"+1").unwrap_err();
     assert!(matches!(&error, StorageError::Dangling { file, .. } if *file == base), "{error}");
@@ -69,7 +69,7 @@ fn files_of_a_pending_checkpoint_outlive_retention_and_sweep() {
     let pending = CheckpointId(100);
     let (segment, file) = write(&storage, job.attempt, pending, b"pending").unwrap();
     job.checkpoint(b"b").unwrap();
-    storage.retain(1).unwrap();
+    storage.retain(ANY, 1).unwrap();
     storage.sweep(job.attempt).unwrap();
     storage.put_manifest(&manifest(job.attempt, pending, vec![segment], vec![file])).unwrap();
     assert_eq!(restore(&storage, pending).unwrap(), b"pending");
@@ -92,7 +92,7 @@ fn s39_ten_thousand_checkpoints_leave_a_bounded_number_of_files_at_a_constant_pr
         let before = faulty.requests();
         job.chain = if job.chain.len() >= CHAIN { Vec::new() } else { std::mem::take(&mut job.chain) };
         job.checkpoint(&round.to_le_bytes()).unwrap();
-        let removed = storage.retain(RETAINED).unwrap();
+        let removed = storage.retain(ANY, RETAINED).unwrap();
         assert_eq!(removed.backlog, 0);
         price_max = price_max.max(faulty.requests() - before);
         if round % 500 == 0 {
@@ -114,18 +114,18 @@ fn files_that_cannot_be_deleted_are_shown_and_deleted_later() {
     job.checkpoint(b"a").unwrap();
     job.checkpoint(b"b").unwrap();
     faulty.set(Fault::DeletesFail(EIO));
-    assert_eq!(storage.retain(1).unwrap_err().kind(), ErrorKind::Retry);
+    assert_eq!(storage.retain(ANY, 1).unwrap_err().kind(), ErrorKind::Retry);
     assert_eq!(storage.checkpoints().unwrap().len(), 2, "nothing is lost");
     faulty.set(Fault::None);
     // The manifest goes, then deletion fails again: the listing, the deletion of the manifest, then the file.
     let probe = faulty.requests();
-    assert_eq!(storage.retain(1).unwrap(), Removed { manifests: 1, files: 1, backlog: 0 });
+    assert_eq!(storage.retain(ANY, 1).unwrap(), Removed { manifests: 1, files: 1, backlog: 0 });
     let requests = faulty.requests() - probe;
     job.checkpoint(b"c").unwrap();
     faulty.set(Fault::CrashBefore(faulty.requests() + requests - 1));
-    assert_eq!(storage.retain(1).unwrap(), Removed { manifests: 1, files: 0, backlog: 1 });
+    assert_eq!(storage.retain(ANY, 1).unwrap(), Removed { manifests: 1, files: 0, backlog: 1 });
     faulty.set(Fault::None);
-    assert_eq!(storage.retain(1).unwrap(), Removed { manifests: 0, files: 1, backlog: 0 });
+    assert_eq!(storage.retain(ANY, 1).unwrap(), Removed { manifests: 0, files: 1, backlog: 0 });
     assert_eq!(files(&storage), needed(&storage));
 }
 
@@ -162,6 +162,18 @@ fn clearing_leaves_no_state_and_touches_no_other_job() {
     assert_eq!(restore(&other, CheckpointId(1)).unwrap(), b"other");
     let fresh = Job::start(over(&store), 8).unwrap();
     assert_eq!(fresh.state, b"");
+}
+
+#[test]
+fn an_attempt_that_is_over_deletes_no_checkpoint() {
+    let store = memory();
+    let mut job = Job::start(over(&store), 8).unwrap();
+    job.checkpoint(b"a").unwrap();
+    job.checkpoint(b"b").unwrap();
+    let newer = over(&store).new_attempt().unwrap();
+    assert_eq!(job.storage.retain(job.attempt, 1).unwrap(), Removed::default());
+    assert_eq!(job.storage.checkpoints().unwrap().len(), 2, "the newer one may be going back to the first");
+    assert_eq!(job.storage.retain(newer, 1).unwrap().manifests, 1);
 }
 
 #[test]

@@ -47,8 +47,11 @@ impl Runner {
     }
 
     pub(crate) fn tell(&self, command: Command) {
-        if let Command::Cancel { .. } = command {
-            self.voice.told_to_end();
+        // Noted here and not where it is carried out: a registration in between must not say less than is on its way to tasks.
+        match &command {
+            Command::Cancel { .. } => self.voice.told_to_end(),
+            Command::Trigger { checkpoint, .. } | Command::Abort { checkpoint, .. } => self.voice.told_of(*checkpoint),
+            _ => {}
         }
         // A thread that has ended has said so.
         let _ = self.commands.send(command);
@@ -185,16 +188,12 @@ impl Life {
         let attempt = self.voice.execution().attempt;
         match command {
             Command::Trigger { checkpoint, stop, unaligned, .. } => {
-                self.voice.told_of(checkpoint);
                 let kind = if stop { BarrierKind::Stop } else { BarrierKind::Checkpoint };
                 let barrier = Barrier { attempt, checkpoint, kind, unaligned };
                 tasks.tell(|_| Control::Trigger(barrier));
             }
             Command::Unalign { checkpoint, .. } => tasks.tell(|_| Control::Unalign(checkpoint)),
-            Command::Abort { checkpoint, .. } => {
-                self.voice.told_of(checkpoint);
-                tasks.tell(|_| Control::Abort(checkpoint));
-            }
+            Command::Abort { checkpoint, .. } => tasks.tell(|_| Control::Abort(checkpoint)),
             Command::Completed { checkpoint, commits, .. } => {
                 // The persister learns it first, so that captures taken after a task has learnt it follow the right chain.
                 persister.completed(checkpoint);

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use object_store::memory::InMemory;
 use parking_lot::Mutex;
 use serde_json::json;
 use weir_model::{CheckpointId, TaskId, Timestamp};
@@ -20,6 +19,7 @@ use weir_storage::{Committable, JobStorage};
 
 use super::super::{Clock, Cluster, ClusterOptions, Hello, WorkerLink};
 use crate::ServeError;
+use crate::faulty::FaultyStore;
 use crate::registry::{LinkId, Now};
 
 pub(super) const VERSION: &str = "1.2.3";
@@ -49,7 +49,7 @@ impl Clock for TestClock {
 /// Folders and checkpoints, which outlive coordinators.
 pub(super) struct World {
     pub(super) folder: tempfile::TempDir,
-    pub(super) store: Arc<InMemory>,
+    pub(super) store: FaultyStore,
     pub(super) clock: Arc<TestClock>,
 }
 
@@ -57,7 +57,7 @@ impl World {
     pub(super) fn new() -> World {
         World {
             folder: tempfile::tempdir().unwrap(),
-            store: Arc::new(InMemory::new()),
+            store: FaultyStore::new(),
             clock: Arc::new(TestClock(AtomicU64::new(1_000))),
         }
     }
@@ -83,13 +83,13 @@ impl World {
             version: VERSION.to_owned(),
             default_storage: "memory:".to_owned(),
             inspect: Arc::new(|bytes: &[u8]| if bytes.starts_with(b"\0asm") { Ok(()) } else { Err("no component".to_owned()) }),
-            storage: Arc::new(move |url: &str, job: &str| JobStorage::with_store(store.clone(), url, job)),
+            storage: Arc::new(move |url: &str, job: &str| JobStorage::with_store(Arc::new(store.clone()), url, job)),
             clock: self.clock.clone(),
         }
     }
 
     pub(super) fn storage(&self, job: &str) -> JobStorage {
-        JobStorage::with_store(self.store.clone(), "memory:", job).unwrap()
+        JobStorage::with_store(Arc::new(self.store.clone()), "memory:", job).unwrap()
     }
 
     /// Lets time pass, in steps as the clock's thread would see it.

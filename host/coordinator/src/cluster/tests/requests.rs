@@ -129,7 +129,7 @@ fn a_job_goes_on_with_another_parallelism_from_a_checkpoint() {
     b.join(&cluster);
     cluster.rescale("j", 4).unwrap();
     let rescaling = wait_event(&cluster, "j", 0, "rescaling");
-    assert_eq!(rescaling.message, "it goes on with parallelism 4 instead of 2, from a checkpoint taken now");
+    assert_eq!(rescaling.message, "it goes on with parallelism 4 instead of 2, from its last checkpoint");
     wait_event(&cluster, "j", rescaling.number, "running");
     until("two tasks on each", || (a.runs() == [(2, 2)] && b.runs() == [(2, 2)]).then_some(()));
     let status = cluster.job("j").unwrap().status;

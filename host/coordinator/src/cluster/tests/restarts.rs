@@ -8,6 +8,7 @@ use weir_protocol::{Command, Failure, FailureKind, Report};
 
 use super::super::Cluster;
 use super::fakes::{FakeWorker, World, job, kinds, one_with_a_job, two_with_a_job, until, value_of, wait_event, wait_state};
+use crate::faulty::Fault;
 
 /// The coordinator ends; workers do not notice and go on.
 fn end(cluster: &Cluster, workers: &mut [&mut FakeWorker]) {
@@ -199,6 +200,32 @@ fn s38_a_coordinator_that_ends_between_manifest_and_commit_loses_no_commit_and_m
         values.dedup();
         assert_eq!(values.len(), worker.commits().len());
     }
+    cluster.leave();
+}
+
+#[test]
+fn s81_storage_that_cannot_be_read_at_a_takeover_never_makes_a_complete_checkpoint_count_as_aborted() {
+    let world = World::new();
+    let cluster = world.open();
+    let mut a = one_with_a_job(&cluster, 1);
+    let before = wait_event(&cluster, "j", 0, "checkpoint");
+    end(&cluster, &mut [&mut a]);
+    let last = world.storage("j").checkpoints().unwrap()[0];
+    drop(cluster);
+
+    world.store.set(Fault::ReadManifests);
+    let cluster = world.open();
+    a.join(&cluster);
+    let restarting = wait_event(&cluster, "j", before.number, "restarting");
+    assert!(restarting.message.contains("cannot be taken over"), "{}", restarting.message);
+    assert!(
+        !a.was_told(&format!("Abort {{ execution: Execution {{ job: \"j\", attempt: Attempt(1) }}, checkpoint: {last:?} }}"))
+    );
+    assert!(a.was_told("Cancel"), "nobody leads its tasks any more");
+    world.store.set(Fault::None);
+    let running = wait_event(&cluster, "j", restarting.number, "running");
+    assert_eq!(running.message, format!("attempt 2 runs from checkpoint {last}"));
+    wait_event(&cluster, "j", running.number, "checkpoint");
     cluster.leave();
 }
 

@@ -3,6 +3,11 @@
 //! Captures of a checkpoint count only once it is complete; until then the chain is that of the last completed one. A
 //! capture holds everything that changed since a completed checkpoint, so it can follow the chain of that one or of any
 //! later one.
+//!
+//! That a checkpoint was given up says nothing about what is stored of it: its manifest may have become durable all the same,
+//! and then it is announced as complete by whoever finds it. So a chain of a whole snapshot stays until a later checkpoint is
+//! complete, as the pages that an instance has written stay uncommitted; only of a snapshot that nobody was told of is
+//! there nothing to keep.
 
 use std::collections::BTreeMap;
 
@@ -77,8 +82,8 @@ impl StoredInstance {
         self.pending = later;
     }
 
-    /// A checkpoint is dead.
-    pub(in crate::execution) fn abandon(&mut self, checkpoint: CheckpointId) {
+    /// The task's snapshot for a checkpoint was not acknowledged and never will be, so that checkpoint cannot be complete.
+    pub(in crate::execution) fn forget(&mut self, checkpoint: CheckpointId) {
         self.pending.remove(&checkpoint);
     }
 }
@@ -99,11 +104,24 @@ mod tests {
     fn s51_a_capture_of_a_dead_checkpoint_is_no_part_of_later_chains() {
         let mut instance = instance(100, &[]);
         instance.add(CheckpointId(1), 1, segment(10, 5));
-        instance.abandon(CheckpointId(1));
+        instance.forget(CheckpointId(1));
         let chain = instance.add(CheckpointId(2), 1, segment(20, 5));
         assert_eq!(chain, [segment(0, 100), segment(20, 5)]);
         instance.complete(CheckpointId(2));
         assert_eq!(instance.chain(), chain);
+    }
+
+    #[test]
+    fn s80_a_chain_stays_until_a_later_checkpoint_is_complete() {
+        let mut instance = instance(100, &[]);
+        let second = instance.add(CheckpointId(2), 1, segment(20, 5));
+        let third = instance.add(CheckpointId(3), 1, segment(30, 5));
+        assert_eq!(third, [segment(0, 100), segment(30, 5)]);
+        instance.complete(CheckpointId(2));
+        assert_eq!(instance.chain(), second);
+        instance.complete(CheckpointId(3));
+        assert_eq!(instance.chain(), third);
+        assert!(instance.pending.is_empty());
     }
 
     #[test]

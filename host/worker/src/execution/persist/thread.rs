@@ -78,8 +78,10 @@ impl Thread {
             SnapshotPart::End { checkpoint } => self.end(task, checkpoint),
             SnapshotPart::Abandon { checkpoint } => {
                 let state = self.tasks.entry(task).or_default();
-                state.open.remove(&checkpoint);
-                state.stored.values_mut().for_each(|instance| instance.abandon(checkpoint));
+                // One that was acknowledged may still turn out to be complete: its chains stay.
+                if state.open.remove(&checkpoint).is_some() {
+                    state.stored.values_mut().for_each(|instance| instance.forget(checkpoint));
+                }
             }
         }
     }
@@ -148,7 +150,7 @@ impl Thread {
         match file {
             Ok(file) => self.shared.voice.acknowledged(acknowledgement(task, checkpoint, open, &state.prepared, file)),
             Err(reason) => {
-                state.stored.values_mut().for_each(|instance| instance.abandon(checkpoint));
+                state.stored.values_mut().for_each(|instance| instance.forget(checkpoint));
                 self.shared.voice.persist_failed(task, checkpoint, reason);
             }
         }
