@@ -1,12 +1,20 @@
 //! Configuration: flags over environment over `weir.toml` over defaults. Each value remembers where it comes from.
+//!
+//! There are two files. The user's own says anything. The one in the current folder came with the folder, which somebody else
+//! may have written (a checkout, an archive): it says how things look, and the rest only after `weir trust`. A setting that it
+//! may not make is an error where it would count, never left out in silence: the command would then do something else than
+//! its reader expects.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use weir_model::ErrorNumber;
+use weir_storage::digest_of;
 
 use crate::failure::{Exit, Failure};
+use crate::trust::Trusted;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +23,19 @@ pub(crate) enum Origin {
     Flag(&'static str),
     /// An environment variable.
     Environment(&'static str),
-    /// A configuration file.
+    /// The user's own configuration file.
     File(PathBuf),
+    /// The configuration file of the current folder.
+    Folder(PathBuf),
     /// Nothing says otherwise.
     Default,
+}
+
+impl Origin {
+    /// Whether only the user can have said it; a file of the current folder is at best one that they let count.
+    pub(crate) fn is_own(&self) -> bool {
+        !matches!(self, Origin::Folder(_))
+    }
 }
 
 impl fmt::Display for Origin {
@@ -26,7 +43,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::Flag(flag) => write!(f, "flag {flag}"),
             Origin::Environment(name) => write!(f, "environment {name}"),
-            Origin::File(path) => write!(f, "{}", path.display()),
+            Origin::File(path) | Origin::Folder(path) => write!(f, "{}", path.display()),
             Origin::Default => f.write_str("default"),
         }
     }
@@ -37,107 +54,266 @@ pub(crate) struct Setting {
     /// Its key in `weir.toml`.
     pub(crate) key: &'static str,
     pub(crate) flag: &'static str,
+    /// Empty where there is none.
     pub(crate) variable: &'static str,
+    kind: Kind,
 }
 
-pub(crate) const DATA_DIR: Setting = Setting { key: "data_dir", flag: "--data-dir", variable: "WEIR_DATA_DIR" };
-pub(crate) const COLOR: Setting = Setting { key: "color", flag: "--color", variable: "WEIR_COLOR" };
-pub(crate) const LOG: Setting = Setting { key: "log", flag: "--log", variable: "WEIR_LOG" };
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// How things look: any file may say it.
+    Look,
+    /// A path: in a file it counts from the file's folder.
+    Path,
+    Text,
+    /// Several strings.
+    Names,
+}
 
-pub(crate) const COORDINATOR: Setting = Setting { key: "coordinator", flag: "--coordinator", variable: "WEIR_COORDINATOR" };
-pub(crate) const TOKEN_FILE: Setting = Setting { key: "token_file", flag: "--token-file", variable: "WEIR_TOKEN_FILE" };
-pub(crate) const CA: Setting = Setting { key: "ca", flag: "--ca", variable: "WEIR_CA" };
+impl Setting {
+    const fn new(key: &'static str, flag: &'static str, variable: &'static str, kind: Kind) -> Setting {
+        Setting { key, flag, variable, kind }
+    }
+}
 
-const SETTINGS: [&Setting; 6] = [&DATA_DIR, &COLOR, &LOG, &COORDINATOR, &TOKEN_FILE, &CA];
+pub(crate) const DATA_DIR: Setting = Setting::new("data_dir", "--data-dir", "WEIR_DATA_DIR", Kind::Path);
+pub(crate) const COLOR: Setting = Setting::new("color", "--color", "WEIR_COLOR", Kind::Look);
+pub(crate) const LOG: Setting = Setting::new("log", "--log", "WEIR_LOG", Kind::Look);
+pub(crate) const COORDINATOR: Setting = Setting::new("coordinator", "--coordinator", "WEIR_COORDINATOR", Kind::Text);
+pub(crate) const TOKEN_FILE: Setting = Setting::new("token_file", "--token-file", "WEIR_TOKEN_FILE", Kind::Path);
+pub(crate) const CA: Setting = Setting::new("ca", "--ca", "WEIR_CA", Kind::Path);
+/// Environment variables that jobs may take to a cluster.
+pub(crate) const ENV: Setting = Setting::new("env", "--env", "", Kind::Names);
 
-/// Settings that are paths: in a file they count from its folder.
-const PATHS: [&Setting; 3] = [&DATA_DIR, &TOKEN_FILE, &CA];
+const SETTINGS: [&Setting; 7] = [&DATA_DIR, &COLOR, &LOG, &COORDINATOR, &TOKEN_FILE, &CA, &ENV];
 
 /// The variable that names the configuration file.
 const CONFIG_VARIABLE: &str = "WEIR_CONFIG";
 
-/// What `weir.toml` says.
-#[derive(Debug, Default)]
+/// The file's name in each folder.
+pub(crate) const FILE_NAME: &str = "weir.toml";
+
+/// Bytes of a configuration file.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// A setting as a file makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// One, but for settings that are lists.
+    pub(crate) values: Vec<String>,
+    pub(crate) line: usize,
+}
+
+/// What one `weir.toml` says.
+#[derive(Clone, Debug)]
 pub(crate) struct ConfigFile {
     path: PathBuf,
-    values: BTreeMap<String, String>,
+    entries: BTreeMap<String, Entry>,
+    standing: Standing,
+}
+
+/// What a file may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// The user's own: everything.
+    Own,
+    /// Of the current folder, and the user let it count: everything.
+    Trusted,
+    /// Of the current folder: how things look.
+    Stranger,
+}
+
+/// All configuration files that count here, those that come first in front.
+#[derive(Debug, Default)]
+pub(crate) struct Config {
+    files: Vec<ConfigFile>,
+}
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Config {
+    /// Reads the file that WEIR_CONFIG names and no other; else `weir.toml` of the current folder and that of the user.
+    pub(crate) fn find(env: Env<'_>) -> Result<Config, Failure> {
+        if let Some(path) = env(CONFIG_VARIABLE) {
+            let hint = |failure: Failure| failure.hint(format!("{CONFIG_VARIABLE} names this file"));
+            let bytes = read(Path::new(&path)).map_err(hint)?.ok_or_else(|| hint(missing(Path::new(&path))))?;
+            return Ok(Config { files: vec![ConfigFile::parse(Path::new(&path), &bytes, Standing::Own)?] });
+        }
+        let own = user_folder(env).map(|folder| folder.join(FILE_NAME));
+        let here = here();
+        let mut files = Vec::new();
+        if let Some(here) = here.filter(|here| !own.as_ref().is_some_and(|own| is_same(own, here)))
+            && let Some(bytes) = read(&here)?
+        {
+            let is_trusted = Trusted::read(env)?.has(&here, digest_of(&bytes));
+            let standing = if is_trusted { Standing::Trusted } else { Standing::Stranger };
+            files.push(ConfigFile::parse(&here, &bytes, standing)?);
+        }
+        if let Some(own) = own
+            && let Some(bytes) = read(&own)?
+        {
+            files.push(ConfigFile::parse(&own, &bytes, Standing::Own)?);
+        }
+        Ok(Config { files })
+    }
+
+    /// The value of a setting: from the flag, or the environment, or a file; none where nothing sets it. A path in a file
+    /// counts from the file's folder.
+    ///
+    /// # Errors
+    /// If the file of the current folder would decide, and may not.
+    pub(crate) fn value(
+        &self,
+        setting: &Setting,
+        flag: Option<String>,
+        env: Env<'_>,
+    ) -> Result<Option<(String, Origin)>, Failure> {
+        if let Some(value) = flag {
+            return Ok(Some((value, Origin::Flag(setting.flag))));
+        }
+        if let Some(value) = env(setting.variable).filter(|value| !value.is_empty()) {
+            return Ok(Some((value, Origin::Environment(setting.variable))));
+        }
+        let entry = self.entry(setting)?;
+        Ok(entry.and_then(|(entry, origin)| entry.values.first().map(|value| (value.clone(), origin))))
+    }
+
+    /// All values of a setting that is a list, from the first file that has it.
+    ///
+    /// # Errors
+    /// Like [`Config::value`].
+    pub(crate) fn values(&self, setting: &Setting) -> Result<Vec<String>, Failure> {
+        Ok(self.entry(setting)?.map(|(entry, _)| entry.values).unwrap_or_default())
+    }
+
+    fn entry(&self, setting: &Setting) -> Result<Option<(Entry, Origin)>, Failure> {
+        let Some((file, entry)) = self.files.iter().find_map(|file| file.entries.get(setting.key).map(|entry| (file, entry)))
+        else {
+            return Ok(None);
+        };
+        if file.standing == Standing::Stranger && setting.kind != Kind::Look {
+            return Err(refused(setting, entry, file));
+        }
+        let mut entry = entry.clone();
+        if setting.kind == Kind::Path {
+            let folder = file.path.parent().unwrap_or(Path::new(""));
+            entry.values = entry.values.iter().map(|value| folder.join(value).to_string_lossy().into_owned()).collect();
+        }
+        let origin = match file.standing {
+            Standing::Own => Origin::File(file.path.clone()),
+            Standing::Trusted | Standing::Stranger => Origin::Folder(file.path.clone()),
+        };
+        Ok(Some((entry, origin)))
+    }
 }
 
 impl ConfigFile {
-    /// Reads the file that WEIR_CONFIG names, or `weir.toml` here, or that in the user's configuration folder.
-    pub(crate) fn find(env: &dyn Fn(&str) -> Option<String>) -> Result<ConfigFile, Failure> {
-        if let Some(path) = env(CONFIG_VARIABLE) {
-            let read = |error| unreadable(Path::new(&path), &error).hint(format!("{CONFIG_VARIABLE} names this file"));
-            let text = std::fs::read_to_string(&path).map_err(read)?;
-            return ConfigFile::parse(Path::new(&path), &text);
-        }
-        let user = env("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| env("HOME").map(|home| Path::new(&home).join(".config")));
-        let places = [Some(PathBuf::from("weir.toml")), user.map(|folder| folder.join("weir").join("weir.toml"))];
-        for path in places.into_iter().flatten() {
-            match std::fs::read_to_string(&path) {
-                Ok(text) => return ConfigFile::parse(&path, &text),
-                Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {}
-                Err(error) => return Err(unreadable(&path, &error)),
-            }
-        }
-        Ok(ConfigFile::default())
+    /// A file as a stranger wrote it, for showing what it says.
+    pub(crate) fn of_stranger(path: &Path, bytes: &[u8]) -> Result<ConfigFile, Failure> {
+        ConfigFile::parse(path, bytes, Standing::Stranger)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<ConfigFile, Failure> {
+    /// What it says beyond how things look: key, values and line.
+    pub(crate) fn beyond_looks(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        let looks = |key: &str| SETTINGS.iter().any(|setting| setting.key == key && setting.kind == Kind::Look);
+        self.entries.iter().map(|(key, entry)| (key.as_str(), entry)).filter(move |(key, _)| !looks(key))
+    }
+
+    fn parse(path: &Path, bytes: &[u8], standing: Standing) -> Result<ConfigFile, Failure> {
         let wrong = |message: String| Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message);
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let shown = path.display();
+        let text = std::str::from_utf8(bytes).map_err(|_| wrong(format!("cannot read {shown}: it is not UTF-8")))?;
+        let line_at = |offset: usize| text.get(..offset).unwrap_or_default().matches('\n').count() + 1;
         let document = toml_edit::Document::parse(text).map_err(|error| {
-            let before = text.get(..error.span().unwrap_or_default().start).unwrap_or_default();
-            let line = before.matches('\n').count() + 1;
-            wrong(format!("cannot read {}:{line}: {}", path.display(), error.message().replace('\n', ", ")))
+            let line = line_at(error.span().unwrap_or_default().start);
+            wrong(format!("cannot read {shown}:{line}: {}", error.message().replace('\n', ", ")))
         })?;
-        let mut values = BTreeMap::new();
+        let mut entries = BTreeMap::new();
         for (key, item) in document.iter() {
-            if !SETTINGS.iter().any(|setting| setting.key == key) {
+            let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) else {
                 let keys = SETTINGS.map(|setting| setting.key);
                 let hint = match weir_plan::nearest(key, keys) {
                     Some(meant) => format!("did you mean `{meant}`?"),
                     None => format!("valid: {}", keys.join(", ")),
                 };
-                return Err(wrong(format!("unknown key `{key}` in {}", path.display())).hint(hint));
-            }
-            let Some(value) = item.as_str() else {
-                let message = format!("`{key}` in {}: expected a string, found {}", path.display(), item.type_name());
-                return Err(wrong(message));
+                return Err(wrong(format!("unknown key `{key}` in {shown}")).hint(hint));
             };
-            values.insert(key.to_owned(), value.to_owned());
+            let expected = if setting.kind == Kind::Names { "an array of strings" } else { "a string" };
+            let values = match (setting.kind, item.as_str(), item.as_array()) {
+                (Kind::Names, _, Some(items)) => items.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
+                (Kind::Names, _, None) => None,
+                (_, text, _) => text.map(|text| vec![text.to_owned()]),
+            };
+            let Some(values) = values else {
+                return Err(wrong(format!("`{key}` in {shown}: expected {expected}, found {}", item.type_name())));
+            };
+            entries.insert(key.to_owned(), Entry { values, line: line_at(item.span().unwrap_or_default().start) });
         }
-        Ok(ConfigFile { path, values })
-    }
-
-    /// The value of a setting: from the flag, or the environment, or this file; none where nothing sets it. A path in
-    /// the file counts from the file's folder.
-    pub(crate) fn value(
-        &self,
-        setting: &Setting,
-        flag: Option<String>,
-        env: &dyn Fn(&str) -> Option<String>,
-    ) -> Option<(String, Origin)> {
-        if let Some(value) = flag {
-            return Some((value, Origin::Flag(setting.flag)));
-        }
-        if let Some(value) = env(setting.variable).filter(|value| !value.is_empty()) {
-            return Some((value, Origin::Environment(setting.variable)));
-        }
-        let mut value = self.values.get(setting.key)?.clone();
-        if PATHS.iter().any(|path| path.key == setting.key) {
-            value = self.path.parent().unwrap_or(Path::new("")).join(value).to_string_lossy().into_owned();
-        }
-        Some((value, Origin::File(self.path.clone())))
+        Ok(ConfigFile { path, entries, standing })
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+/// The folder of the user's own configuration. What is not absolute would be a folder of whoever wrote the current one.
+pub(crate) fn user_folder(env: Env<'_>) -> Option<PathBuf> {
+    let set = |name| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+    folder.map(|folder| folder.join("weir"))
+}
+
+/// The configuration file of the current folder, by the folder's real name; whether or not it is there.
+pub(crate) fn here() -> Option<PathBuf> {
+    std::env::current_dir().ok().map(|folder| folder.canonicalize().unwrap_or(folder).join(FILE_NAME))
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// The bytes of a configuration file; none if it is not there. No more than a configuration can have, and of nothing that
+/// would be waited for: it may be anybody's.
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => return Err(unreadable(path, "it is not a file")),
+        Ok(_) => {}
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(None),
+        Err(error) => return Err(unreadable(path, &error.to_string())),
+    }
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(length) if length as u64 > FILE_BYTES_MAX => Err(unreadable(path, "it has more than 64 KiB")),
+        Ok(_) => Ok(Some(bytes)),
+        Err(error) => Err(unreadable(path, &error.to_string())),
+    }
+}
+
+fn missing(path: &Path) -> Failure {
+    unreadable(path, "there is no such file")
+}
+
+fn unreadable(path: &Path, reason: &str) -> Failure {
     Failure::new(
         ErrorNumber::WrongConfiguration,
         Exit::Usage,
-        format!("cannot read the configuration {}: {error}", path.display()),
+        format!("cannot read the configuration {}: {reason}", path.display()),
     )
+}
+
+fn refused(setting: &Setting, entry: &Entry, file: &ConfigFile) -> Failure {
+    let place = format!("{}:{}", file.path.display(), entry.line);
+    let message = format!(
+        "`{}` in {place} does not count: the file came with this folder, and may only say how things look (color, log)",
+        setting.key
+    );
+    let variable = if setting.variable.is_empty() { String::new() } else { format!(" or {}", setting.variable) };
+    let hint = format!(
+        "if the file is yours, or you believe who wrote it, `weir trust` shows what it asks for and lets it count; {}{variable} says it \
+         for one command",
+        setting.flag
+    );
+    Failure::new(ErrorNumber::FolderNotTrusted, Exit::Refused, message).hint(hint)
 }
 
 #[cfg(test)]
@@ -145,11 +321,15 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
     use super::*;
 
+    fn config(text: &str, standing: Standing) -> Config {
+        Config { files: vec![ConfigFile::parse(Path::new("/etc/weir.toml"), text.as_bytes(), standing).unwrap()] }
+    }
+
     #[test]
     fn flags_come_before_the_environment_and_that_before_the_file() {
-        let file = ConfigFile::parse(Path::new("/etc/weir.toml"), "data_dir = \"data\"\nlog = \"info\"\n").unwrap();
+        let file = config("data_dir = \"data\"\nlog = \"info\"\n", Standing::Own);
         let env = |name: &str| (name == "WEIR_LOG").then(|| "debug".to_owned());
-        let flag = |setting, flag: Option<&str>| file.value(setting, flag.map(str::to_owned), &env);
+        let flag = |setting, flag: Option<&str>| file.value(setting, flag.map(str::to_owned), &env).unwrap();
         assert_eq!(flag(&LOG, Some("trace")), Some(("trace".to_owned(), Origin::Flag("--log"))));
         assert_eq!(flag(&LOG, None), Some(("debug".to_owned(), Origin::Environment("WEIR_LOG"))));
         assert_eq!(flag(&DATA_DIR, None), Some(("/etc/data".to_owned(), Origin::File(PathBuf::from("/etc/weir.toml")))));
@@ -157,13 +337,52 @@ mod tests {
     }
 
     #[test]
+    fn s130_a_stranger_says_how_things_look_and_nothing_else() {
+        let text = "log = \"info\"\ncolor = \"never\"\ndata_dir = \"d\"\ncoordinator = \"http://evil:80\"\n\
+                    token_file = \"t\"\nca = \"c\"\nenv = [\"AWS_SECRET_ACCESS_KEY\"]\n";
+        let (stranger, trusted) = (config(text, Standing::Stranger), config(text, Standing::Trusted));
+        let none = |_: &str| None;
+        for setting in SETTINGS {
+            let found = match setting.kind {
+                Kind::Names => stranger.values(setting).map(|values| values.len()),
+                _ => stranger.value(setting, None, &none).map(|value| value.into_iter().count()),
+            };
+            match (setting.kind, found) {
+                (Kind::Look, Ok(1)) => {}
+                (Kind::Look, found) => panic!("{}: {found:?}", setting.key),
+                (_, found) => {
+                    let failure = found.unwrap_err();
+                    let line = text.lines().position(|line| line.starts_with(setting.key)).unwrap() + 1;
+                    assert!(failure.message.contains(&format!("/etc/weir.toml:{line} ")), "{failure}");
+                    assert!(failure.hint.unwrap().contains("weir trust"), "{}", setting.key);
+                }
+            }
+        }
+        // What the user says themselves comes first, so it is no trouble that the file says something.
+        assert!(stranger.value(&DATA_DIR, Some("/mine".to_owned()), &none).is_ok());
+        let (_, origin) = trusted.value(&COORDINATOR, None, &none).unwrap().unwrap();
+        assert!(!origin.is_own());
+        assert_eq!(trusted.values(&ENV).unwrap(), ["AWS_SECRET_ACCESS_KEY"]);
+    }
+
+    #[test]
+    fn s130_a_relative_home_is_no_place_for_the_users_own_configuration() {
+        for relative in ["", ".", "checkout"] {
+            assert_eq!(user_folder(&|_| Some(relative.to_owned())), None, "{relative}");
+        }
+        let env = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
+        assert_eq!(user_folder(&env), Some(PathBuf::from("/home/me/.config/weir")));
+    }
+
+    #[test]
     fn what_is_wrong_with_the_file_is_named() {
         let wrong = |text: &str| {
-            let failure = ConfigFile::parse(Path::new("/weir.toml"), text).unwrap_err();
+            let failure = ConfigFile::parse(Path::new("/weir.toml"), text.as_bytes(), Standing::Own).unwrap_err();
             format!("{} / {}", failure.message, failure.hint.unwrap_or_default())
         };
         assert_eq!(wrong("data-dir = \"x\""), "unknown key `data-dir` in /weir.toml / did you mean `data_dir`?");
         assert_eq!(wrong("log = 1"), "`log` in /weir.toml: expected a string, found integer / ");
+        assert_eq!(wrong("env = \"A\""), "`env` in /weir.toml: expected an array of strings, found string / ");
         assert!(wrong("log = \"x\"\nlog").starts_with("cannot read /weir.toml:2: "), "{}", wrong("log = \"x\"\nlog"));
     }
 }

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format;
 use weir_model::ErrorNumber;
 
-use crate::config::{CA, COLOR, COORDINATOR, ConfigFile, DATA_DIR, LOG, Origin, Setting, TOKEN_FILE};
+use crate::config::{CA, COLOR, COORDINATOR, Config, DATA_DIR, ENV, LOG, Origin, Setting, TOKEN_FILE};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Colour};
 
@@ -40,28 +42,31 @@ pub(crate) struct Global {
     /// When to colour messages.
     pub(crate) colour: Colour,
     log: String,
-    file: ConfigFile,
+    config: Config,
     /// Each setting with its value and origin, for `weir config show`.
     pub(crate) origins: Vec<(&'static str, String, Origin)>,
 }
 
 impl Global {
-    pub(crate) fn new(args: GlobalArgs) -> anyhow::Result<Global> {
+    /// `only_looks` is for commands that keep no data and ask nobody: a setting that the file of the current folder may not
+    /// make is then shown as such.
+    pub(crate) fn new(args: GlobalArgs, only_looks: bool) -> anyhow::Result<Global> {
         let env = |name: &str| std::env::var(name).ok();
-        let file = ConfigFile::find(&env)?;
+        let config = Config::find(&env)?;
         let flag = args.data_dir.map(|path| path.to_string_lossy().into_owned());
-        let (data_dir, data_dir_origin) = match file.value(&DATA_DIR, flag, &env) {
-            Some(found) => found,
-            None => (default_data_dir(&env)?.to_string_lossy().into_owned(), Origin::Default),
+        let (data_dir, data_dir_origin) = match config.value(&DATA_DIR, flag, &env) {
+            Ok(Some(found)) => found,
+            Err(refused) if !only_looks => return Err(refused.into()),
+            Ok(None) | Err(_) => (default_data_dir(&env)?.to_string_lossy().into_owned(), Origin::Default),
         };
         let data_dir = std::path::absolute(&data_dir)?;
         let flag = args.color.and_then(|color| color.to_possible_value()).map(|value| value.get_name().to_owned());
-        let (color, color_origin) = file.value(&COLOR, flag, &env).unwrap_or(("auto".to_owned(), Origin::Default));
+        let (color, color_origin) = config.value(&COLOR, flag, &env)?.unwrap_or(("auto".to_owned(), Origin::Default));
         let colour = Colour::from_str(&color, false).map_err(|_| {
             let message = format!("`{color}` ({color_origin}) does not say when to use color");
             Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message).hint("valid: auto, always, never")
         })?;
-        let (log, log_origin) = file.value(&LOG, args.log, &env).unwrap_or(("warn".to_owned(), Origin::Default));
+        let (log, log_origin) = config.value(&LOG, args.log, &env)?.unwrap_or(("warn".to_owned(), Origin::Default));
         log_filter(&log, &log_origin)?;
         let mut origins = vec![
             (DATA_DIR.key, data_dir.to_string_lossy().into_owned(), data_dir_origin),
@@ -69,29 +74,56 @@ impl Global {
             (LOG.key, log.clone(), log_origin),
         ];
         for setting in [&COORDINATOR, &TOKEN_FILE, &CA] {
-            let (value, origin) = file.value(setting, None, &env).unwrap_or(("none".to_owned(), Origin::Default));
+            let found = config.value(setting, None, &env).unwrap_or_default();
+            let (value, origin) = found.unwrap_or(("none".to_owned(), Origin::Default));
             origins.push((setting.key, value, origin));
         }
-        Ok(Global { data_dir, json: args.json, quiet: args.quiet, colour, log, file, origins })
+        Ok(Global { data_dir, json: args.json, quiet: args.quiet, colour, log, config, origins })
     }
 
     /// What holds where nothing is configured and nothing is shown.
     #[cfg(test)]
     pub(crate) fn for_tests(data_dir: &Path) -> Global {
         let (log, colour) = ("warn".to_owned(), Colour::Never);
-        let (data_dir, file) = (data_dir.to_owned(), ConfigFile::default());
-        Global { data_dir, json: false, quiet: true, colour, log, file, origins: Vec::new() }
+        let (data_dir, config) = (data_dir.to_owned(), Config::default());
+        Global { data_dir, json: false, quiet: true, colour, log, config, origins: Vec::new() }
     }
 
     /// A setting that only some commands have: from their flag, the environment or the configuration file.
-    pub(crate) fn setting(&self, setting: &Setting, flag: Option<String>) -> Option<(String, Origin)> {
-        self.file.value(setting, flag, &|name| std::env::var(name).ok())
+    ///
+    /// # Errors
+    /// If the file of the current folder would decide, and may not.
+    pub(crate) fn setting(&self, setting: &Setting, flag: Option<String>) -> Result<Option<(String, Origin)>, Failure> {
+        self.config.value(setting, flag, &|name| std::env::var(name).ok())
+    }
+
+    /// Environment variables that the configuration lets jobs take to a cluster.
+    ///
+    /// # Errors
+    /// If the file of the current folder would decide, and may not.
+    pub(crate) fn allowed_variables(&self) -> Result<Vec<String>, Failure> {
+        self.config.values(&ENV)
+    }
+
+    /// Settings that the file of the current folder makes and may not, for `weir config show`.
+    pub(crate) fn refused(&self) -> Vec<Failure> {
+        let one = [&DATA_DIR, &COORDINATOR, &TOKEN_FILE, &CA].map(|setting| self.config.value(setting, None, &|_| None).err());
+        one.into_iter().chain([self.config.values(&ENV).err()]).flatten().collect()
     }
 
     /// Sends log lines to standard error.
     pub(crate) fn start_log(&self) {
         let filter = log_filter(&self.log, &Origin::Default).unwrap_or_default();
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // Fields hold what guests, peers and files say: no value moves the cursor, and none begins a line.
+        let fields = format::debug_fn(|writer, field, value| {
+            let value = format!("{value:?}");
+            match field.name() {
+                "message" => write!(writer, "{}", output::line(&value)),
+                name => write!(writer, "{name}={}", output::line(&value)),
+            }
+        });
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).fmt_fields(fields.delimited(" "));
+        let lines = lines.with_writer(std::io::stderr);
         // Only a second call could fail.
         let _ = lines.with_ansi(self.colour.on_stderr()).try_init();
     }

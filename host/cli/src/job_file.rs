@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use weir_model::ErrorNumber;
+use weir_model::limits::JOB_FILE_BYTES_MAX;
 use weir_plan::Job;
 
 use crate::failure::{Exit, Failure};
@@ -38,7 +39,7 @@ pub(crate) struct JobFile {
 
 /// Reads and checks a job file. What is odd about it but no error is told to the user.
 pub(crate) fn load(args: &JobFileArgs, global: &Global) -> anyhow::Result<JobFile> {
-    let bytes = files::read(&args.path, "job file")?;
+    let bytes = files::read_bounded(&args.path, "job file", JOB_FILE_BYTES_MAX)?;
     let name = args.path.display().to_string();
     let text = String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;

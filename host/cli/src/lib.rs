@@ -25,6 +25,7 @@ mod output;
 mod run;
 mod sdk;
 mod store;
+mod trust;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -71,6 +72,8 @@ enum Command {
     Config(config_show::Command),
     /// Explain an error by its number, or list all errors.
     Explain(explain::Args),
+    /// Let the weir.toml of the current folder count, after showing what it sets.
+    Trust(trust::Args),
     /// Print a shell's completion script.
     Completions {
         /// The shell
@@ -87,7 +90,8 @@ pub type Native = BTreeMap<String, Arc<dyn weir_task::InstanceFactory>>;
 /// Does what the process's arguments say; the whole of the binary.
 pub fn main_with(native: &Native) -> ExitCode {
     let cli = Cli::parse();
-    let global = match Global::new(cli.global) {
+    let only_looks = matches!(cli.command, Command::Config(_) | Command::Trust(_) | Command::Completions { .. });
+    let global = match Global::new(cli.global, only_looks) {
         Ok(global) => global,
         Err(error) => return report(&error, output::Colour::Auto),
     };
@@ -110,6 +114,7 @@ fn execute(command: Command, global: &Global, native: &Native) -> anyhow::Result
         Command::Config(command) => config_show::execute(&command, global)?,
         Command::Explain(args) => explain::execute(&args, global)?,
         Command::Generate(command) => generate::execute(&command, Cli::command())?,
+        Command::Trust(args) => trust::execute(&args, global)?,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "weir", &mut script);

@@ -1,5 +1,9 @@
 //! Standard output for results, standard error for messages. Plain where it is not a terminal.
+//!
+//! Everything that commands show passes here, so that no control character of a name, path, reason or log line, which may be a
+//! stranger's, reaches a terminal. Rows that a job writes to standard output are its result, and are not touched.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use clap::builder::styling::{AnsiColor, Style};
@@ -46,7 +50,7 @@ pub(crate) fn stdout_is_terminal() -> bool {
 /// If standard output is closed or full.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(clean(text).as_bytes())?;
     out.flush()?;
     Ok(())
 }
@@ -58,9 +62,50 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 
 /// Writes a message, its errors, warnings and hints marked with colour. That it cannot be written is no error.
 pub(crate) fn message(text: &str, colour: Colour) {
-    let text = if colour.on_stderr() { coloured(text) } else { text.to_owned() };
+    let text = clean(text);
+    let text = if colour.on_stderr() { coloured(&text) } else { text.into_owned() };
     let mut err = io::stderr().lock();
     let _ = writeln!(err, "{}", text.trim_end());
+}
+
+/// Shows one line in place of the one that was shown this way before; nothing, to clear it. For a terminal.
+pub(crate) fn status(text: &str) {
+    let mut err = io::stderr().lock();
+    let _ = write!(err, "\r\x1b[2K{}", line(text)).and_then(|()| err.flush());
+}
+
+/// Text of several lines in which nothing but line breaks and tabs moves the cursor. Escapes are those of JSON, so JSON stays
+/// what it is.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    escaped(text, |character| !matches!(character, '\n' | '\t'))
+}
+
+/// Text that stays on one line, whatever is in it.
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| true)
+}
+
+fn escaped(text: &str, wanted: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(|character| is_unseen(character) && wanted(character)) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\n' if wanted('\n') => escaped.push_str("\\n"),
+            '\r' => escaped.push_str("\\r"),
+            '\t' if wanted('\t') => escaped.push_str("\\t"),
+            other if is_unseen(other) && wanted(other) => escaped.push_str(&format!("\\u{:04x}", u32::from(other))),
+            other => escaped.push(other),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Control characters, and those that turn the direction of what follows or break lines without being seen.
+fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 fn coloured(text: &str) -> String {
@@ -87,12 +132,13 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Rows as columns of text. The first row is the header.
+/// Rows as columns of text, each on one line. The first row is the header.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<Cow<'_, str>>> = rows.iter().map(|row| row.iter().map(|cell| self::line(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
+    let line = |row: &Vec<Cow<'_, str>>| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
@@ -159,6 +205,19 @@ mod tests {
             table(&[row(["NAME", "SIZE"]), row(["a", "1 B"]), row(["longer", ""])]),
             "NAME    SIZE\na       1 B\nlonger\n"
         );
+    }
+
+    #[test]
+    fn s140_control_characters_are_shown_and_not_obeyed() {
+        let hostile = "a\u{1b}]0;title\u{7}\rb\u{9b}2J\u{202e}c\u{7f}\u{0}\n\td é";
+        assert_eq!(clean(hostile), "a\\u001b]0;title\\u0007\\rb\\u009b2J\\u202ec\\u007f\\u0000\n\td é");
+        assert_eq!(line(hostile), clean(hostile).replace('\n', "\\n").replace('\t', "\\t"));
+        let rows = [vec!["NAME".to_owned()], vec!["x\ny".to_owned()]];
+        assert_eq!(table(&rows), "NAME\nx\\ny\n");
+        // What is JSON still says the same.
+        let json = serde_json::to_string(hostile).unwrap_or_default();
+        assert_eq!(serde_json::from_str::<String>(&clean(&json)).unwrap_or_default(), hostile);
+        assert!(!clean(&json).contains('\u{9b}'));
     }
 
     #[test]

@@ -40,6 +40,8 @@ fn with_job() -> (World, Api) {
     world.component("own.wasm", 2, None);
     world.good(&["component", "push", "count.wasm"]);
     world.write("jobs/job.toml", JOB.replace("own.wasm", "../own.wasm"));
+    // What the job file names may be taken along.
+    world.write("config/weir/weir.toml", "env = [\"ROWS\"]\n");
     (world, Api::new(None))
 }
 
@@ -200,7 +202,7 @@ fn a_coordinator_that_is_not_there_is_told_with_what_to_do() {
         "{message}"
     );
     assert!(message.contains("= hint: is it running?"), "{message}");
-    let message = world.bad(3, &["job", "ls", "--coordinator", "http://no-such-host.invalid:1"]);
+    let message = world.bad(3, &["job", "ls", "--coordinator", "http://no-such-host.invalid:1", "--insecure"]);
     assert!(message.starts_with("error[E0050]"), "{message}");
     let message = world.bad(2, &["job", "ls", "--coordinator", "10.0.0.5:7701", "--ca", "/dev/null"]);
     assert!(message.contains("there is no certificate in it"), "{message}");
@@ -225,7 +227,7 @@ fn the_token_is_found_and_a_missing_or_wrong_one_refused() {
     let file = world.path("token");
     token.create(&file).expect("a file");
     assert_eq!(ask(&|command| _ = command.env("WEIR_TOKEN_FILE", &file)).code, Some(0));
-    world.write("weir.toml", "token_file = \"token\"\n");
+    world.write("config/weir/weir.toml", "token_file = \"../../token\"\n");
     assert_eq!(ask(&|_| {}).code, Some(0));
     let other = Token::generate().expect("random bytes");
     assert_eq!(ask(&|command| _ = command.env("WEIR_TOKEN", other.secret())).code, Some(4));

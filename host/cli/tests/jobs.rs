@@ -122,7 +122,7 @@ fn messages_are_plain_when_piped_and_coloured_when_asked_for() {
 #[test]
 fn each_value_of_the_configuration_says_where_it_comes_from() {
     let world = World::new();
-    world.write("weir.toml", "data_dir = \"here\"\nlog = \"info\"\n");
+    let file = world.write("config/weir/weir.toml", "data_dir = \"here\"\nlog = \"info\"\n");
     let shown = |arguments: &[&str], variables: &[(&str, &str)]| -> serde_json::Value {
         let mut command = world.command(&["--json", "config", "show"]);
         let done = run(command.args(arguments).env_remove("WEIR_DATA_DIR").envs(variables.iter().copied()));
@@ -135,20 +135,19 @@ fn each_value_of_the_configuration_says_where_it_comes_from() {
             shown[key]["origin"].as_str().unwrap_or_default().to_owned(),
         )
     };
-    let folder = std::fs::canonicalize(world.folder()).expect("the folder");
-    let file = folder.join("weir.toml").to_string_lossy().into_owned();
-    let here = folder.join("here").to_string_lossy().into_owned();
+    let here = file.with_file_name("here").to_string_lossy().into_owned();
+    let file = file.to_string_lossy().into_owned();
 
     let plain = shown(&[], &[]);
     assert_eq!(origins(&plain, "data_dir"), (here, file.clone()));
-    assert_eq!(origins(&plain, "log"), ("info".to_owned(), file));
+    assert_eq!(origins(&plain, "log"), ("info".to_owned(), file.clone()));
     assert_eq!(origins(&plain, "color"), ("auto".to_owned(), "default".to_owned()));
     let variable = shown(&[], &[("WEIR_DATA_DIR", "/from-variable")]);
     assert_eq!(origins(&variable, "data_dir"), ("/from-variable".to_owned(), "environment WEIR_DATA_DIR".to_owned()));
     let flag = shown(&["--data-dir", "/from-flag"], &[("WEIR_DATA_DIR", "/from-variable")]);
     assert_eq!(origins(&flag, "data_dir"), ("/from-flag".to_owned(), "flag --data-dir".to_owned()));
 
-    std::fs::remove_file(world.path("weir.toml")).expect("removed");
+    std::fs::remove_file(&file).expect("removed");
     let default = shown(&[], &[("HOME", "/somewhere")]);
     assert_eq!(origins(&default, "data_dir"), ("/somewhere/.local/share/weir".to_owned(), "default".to_owned()));
 

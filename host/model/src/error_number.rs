@@ -109,6 +109,12 @@ error_numbers! {
     ClusterFilesNotMade = "E0057",
     /// A coordinator or worker cannot start.
     ProcessDoesNotStart = "E0058",
+    /// The configuration of the current folder may not say that.
+    FolderNotTrusted = "E0070",
+    /// The token, or what is sent, would go where it should not.
+    TokenStaysHere = "E0071",
+    /// A job file takes variables that are not allowed.
+    VariablesNotAllowed = "E0072",
 }
 
 impl ErrorNumber {

@@ -130,7 +130,28 @@ pub const FETCHED_COMPONENTS_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a JSON document sent to the API: a job file with what it takes from the environment.
 pub const API_BODY_BYTES_MAX: usize = 1 << 20;
 
+/// Text of a job file, together with that of its `--set` flags. Values take up some 150 bytes each while they are read.
+pub const JOB_FILE_BYTES_MAX: usize = 64 << 10;
+
+/// All strings of a job together once variables and `--set` flags stand in them. Every process that has to do with a job holds
+/// it, the coordinator those of all jobs.
+pub const JOB_STRINGS_BYTES_MAX: usize = 512 << 10;
+
+/// `--set` flags of a job.
+pub const JOB_OVERRIDES_MAX: usize = 1_024;
+
+/// Names in the dotted key of a `--set` flag. TOML itself nests no deeper.
+pub const JOB_NESTING_MAX: usize = 64;
+
+/// Sources, operators and sinks of a job, together.
+pub const JOB_VERTICES_MAX: usize = 1_024;
+
+/// Problems of a job file that are told at once.
+pub const JOB_PROBLEMS_MAX: usize = 100;
+
 const _: () = assert!(4 * HEARTBEAT_INTERVAL_MS <= HEARTBEAT_TIMEOUT_MS, "one late heartbeat loses no worker");
+const _: () = assert!(JOB_FILE_BYTES_MAX <= JOB_STRINGS_BYTES_MAX, "a file without variables never has too long strings");
+const _: () = assert!(JOB_STRINGS_BYTES_MAX < API_BODY_BYTES_MAX, "what a job may become can be submitted");
 /// Longest name of a node, a cluster or a job.
 pub const NAME_BYTES_MAX: usize = 128;
 

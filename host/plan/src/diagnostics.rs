@@ -62,8 +62,10 @@ pub enum Place {
         column: usize,
         /// Characters the problem spans on that line, at least 1.
         length: usize,
-        /// The line's text.
+        /// The line's text; of a long line, what is around the problem.
         text: String,
+        /// Characters of the line before that text.
+        skipped: usize,
     },
     /// In a command-line flag, as given.
     Flag(String),
@@ -76,12 +78,17 @@ impl Place {
         let end = floor_char_boundary(text, span.end).max(start);
         let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
+        let column = text[line_start..start].chars().count() + 1;
+        // A long line is shown from a little before the problem.
+        let skipped = if column > LINE_SHOWN_CHARS_MAX { column - 40 } else { 0 };
+        let line = text[line_start..line_end].trim_end_matches('\r');
         Place::File {
             file: file.clone(),
             line: text[..line_start].matches('\n').count() + 1,
-            column: text[line_start..start].chars().count() + 1,
+            column,
             length: text[start..end.min(line_end)].chars().count().max(1),
-            text: text[line_start..line_end].trim_end_matches('\r').to_owned(),
+            text: line.chars().skip(skipped).take(LINE_SHOWN_CHARS_MAX).collect(),
+            skipped,
         }
     }
 }
@@ -120,14 +127,12 @@ impl fmt::Display for Diagnostic {
         }
         match &self.place {
             Place::Flag(flag) => write!(f, "\n --> {flag}")?,
-            Place::File { file, line, column, length, text } => {
+            Place::File { file, line, column, length, text, skipped } => {
                 let number = line.to_string();
                 let margin = " ".repeat(number.len());
                 write!(f, "\n{margin}--> {file}:{line}:{column}\n{margin} |\n{number} |")?;
-                // A long line is shown from a little before the problem.
-                let skipped = if *column > LINE_SHOWN_CHARS_MAX { column - 40 } else { 0 };
-                let shown: String = text.chars().skip(skipped).take(LINE_SHOWN_CHARS_MAX).map(printable).collect();
-                let before: String = shown.chars().take(column - 1 - skipped).collect();
+                let shown: String = text.chars().map(printable).collect();
+                let before: String = shown.chars().take((column - 1).saturating_sub(*skipped)).collect();
                 let carets = (*length).min(shown.chars().count().saturating_sub(before.chars().count())).max(1);
                 let blank: String = before.chars().map(|_| ' ').collect();
                 write!(f, " {shown}\n{margin} | {blank}{}", "^".repeat(carets))?;

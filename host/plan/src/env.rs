@@ -1,4 +1,9 @@
 //! Environment variables in strings: `${NAME}`, `${NAME:-default}`; `$${` stands for `${` itself.
+//!
+//! A variable may be long and stand in many places, so what a job's strings become is bounded as a whole, and nothing is copied
+//! beyond that.
+
+use weir_model::limits::JOB_STRINGS_BYTES_MAX;
 
 use crate::diagnostics::Code;
 use crate::problems::Problems;
@@ -8,23 +13,37 @@ type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Replaces the variables in all strings of the document. What cannot be replaced is reported and becomes missing.
 pub(crate) fn expand(document: &mut Document, env: Lookup<'_>, problems: &mut Problems) {
-    let text = document.text.clone();
-    expand_node(&mut document.root, &text, env, problems);
+    let source = document.text.clone();
+    let mut left = JOB_STRINGS_BYTES_MAX;
+    Expansion { source: &source, env, left: &mut left, problems }.node(&mut document.root);
 }
 
-fn expand_node(node: &mut Node, source: &str, env: Lookup<'_>, problems: &mut Problems) {
-    match &mut node.data {
-        Data::Array(items) => items.iter_mut().for_each(|item| expand_node(item, source, env, problems)),
-        Data::Table(entries) => entries.iter_mut().for_each(|entry| expand_node(&mut entry.node, source, env, problems)),
-        Data::String { text, .. } if text.contains("${") => match expand_text(text, env) {
-            Ok((text, replaced)) => node.data = Data::String { text, loose: replaced },
-            Err(wrong) => {
-                let origin = place_within(&node.origin, source, &wrong.at);
-                problems.error(Code::Environment, &origin, wrong.message, Some(wrong.hint));
-                node.data = Data::Missing;
-            }
-        },
-        _ => {}
+struct Expansion<'a> {
+    source: &'a str,
+    env: Lookup<'a>,
+    /// Bytes that the strings which are still to come may have.
+    left: &'a mut usize,
+    problems: &'a mut Problems,
+}
+
+impl Expansion<'_> {
+    fn node(&mut self, node: &mut Node) {
+        match &mut node.data {
+            Data::Array(items) => items.iter_mut().for_each(|item| self.node(item)),
+            Data::Table(entries) => entries.iter_mut().for_each(|entry| self.node(&mut entry.node)),
+            Data::String { text, loose } => match expand_text(text, *loose, self.env, *self.left) {
+                Ok((text, loose)) => {
+                    *self.left -= text.len();
+                    node.data = Data::String { text, loose };
+                }
+                Err(wrong) => {
+                    let origin = place_within(&node.origin, self.source, &wrong.at);
+                    self.problems.error(Code::Environment, &origin, wrong.message, Some(wrong.hint));
+                    node.data = Data::Missing;
+                }
+            },
+            _ => {}
+        }
     }
 }
 
@@ -35,9 +54,14 @@ struct Wrong {
     hint: String,
 }
 
-/// The text with its variables replaced, and whether there was any.
-fn expand_text(text: &str, env: Lookup<'_>) -> Result<(String, bool), Wrong> {
-    let (mut expanded, mut replaced, mut rest) = (String::new(), false, text);
+/// The text with its variables replaced, of `left` bytes at most, and whether it stands for a value of any type: it did
+/// before, or had a variable.
+fn expand_text(text: &str, loose: bool, env: Lookup<'_>, left: usize) -> Result<(String, bool), Wrong> {
+    let (mut expanded, mut replaced, mut rest) = (String::new(), loose, text);
+    let too_long = |at: &str| {
+        let message = format!("with its variables the job has more than {} KiB of text", JOB_STRINGS_BYTES_MAX >> 10);
+        Wrong { at: at.to_owned(), message, hint: "name a file in place of a value that is long".to_owned() }
+    };
     while let Some(start) = rest.find("${") {
         if rest[..start].ends_with('$') {
             expanded.push_str(&rest[..start - 1]);
@@ -59,10 +83,11 @@ fn expand_text(text: &str, env: Lookup<'_>) -> Result<(String, bool), Wrong> {
             return Err(Wrong { at: at.to_owned(), message, hint: literal });
         }
         // As in a shell, a default also stands in for an empty value.
-        match (env(name), default) {
-            (Some(value), None) => expanded.push_str(&value),
-            (Some(value), Some(_)) if !value.is_empty() => expanded.push_str(&value),
-            (_, Some(default)) => expanded.push_str(default),
+        let value = env(name);
+        let value = match (&value, default) {
+            (Some(value), None) => value,
+            (Some(value), Some(_)) if !value.is_empty() => value,
+            (_, Some(default)) => default,
             (None, None) => {
                 let message = format!("environment variable `{name}` is not set");
                 return Err(Wrong {
@@ -71,9 +96,16 @@ fn expand_text(text: &str, env: Lookup<'_>) -> Result<(String, bool), Wrong> {
                     hint: format!("set it, or give a default: ${{{name}:-default}}"),
                 });
             }
+        };
+        if expanded.len() + value.len() > left {
+            return Err(too_long(at));
         }
+        expanded.push_str(value);
         replaced = true;
         rest = &rest[start + length + 1..];
+    }
+    if expanded.len() + rest.len() > left {
+        return Err(too_long(text));
     }
     expanded.push_str(rest);
     Ok((expanded, replaced))
@@ -104,7 +136,16 @@ mod tests {
             "EMPTY" => Some(String::new()),
             _ => None,
         };
-        expand_text(text, &env).map_err(|wrong| wrong.message)
+        expand_text(text, false, &env, 64).map_err(|wrong| wrong.message)
+    }
+
+    #[test]
+    fn s135_nothing_is_copied_beyond_what_a_job_may_be() {
+        for text in ["${HOME}".repeat(9), "${HOME:-}".repeat(9), "x".repeat(65), format!("{}${{HOME}}", "x".repeat(60))] {
+            let wrong = expanded(&text).unwrap_err();
+            assert!(wrong.contains("more than 512 KiB of text"), "{text}: {wrong}");
+        }
+        assert!(expanded(&"${HOME}".repeat(8)).is_ok());
     }
 
     #[test]

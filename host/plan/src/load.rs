@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use weir_model::limits::JOB_FILE_BYTES_MAX;
+
 use crate::diagnostics::{Code, Diagnostics};
 use crate::job::Job;
 use crate::problems::Problems;
@@ -22,6 +24,11 @@ pub fn load(
     let nothing = Node { origin: Origin::File(0..0), data: Data::Table(Vec::new()) };
     let mut document = Document { file: Arc::from(file), text: Arc::from(text), root: nothing };
     let mut problems = Problems::default();
+    if text.len() > JOB_FILE_BYTES_MAX {
+        let message = format!("the job file has {} bytes, more than {JOB_FILE_BYTES_MAX}", text.len());
+        problems.error(Code::Syntax, &Origin::File(0..0), message, None);
+        return Err(problems.into_result(&document).err().unwrap_or_default());
+    }
     match from_toml::parse(text, None) {
         Ok(root) => document.root = root,
         Err(error) => {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use weir_model::limits::{JOB_FILE_BYTES_MAX, JOB_NESTING_MAX, JOB_OVERRIDES_MAX};
+
 use crate::diagnostics::Code;
 use crate::from_toml;
 use crate::problems::{Problems, suggest};
@@ -11,7 +13,17 @@ const TARGETS: [&str; 4] = ["job", "source", "operator", "sink"];
 
 /// Applies the flags in their order.
 pub(crate) fn apply(document: &mut Document, overrides: &[(String, String)], problems: &mut Problems) {
-    for (key, value) in overrides {
+    let mut bytes = document.text.len();
+    for (index, (key, value)) in overrides.iter().enumerate() {
+        bytes += key.len() + value.len();
+        if index >= JOB_OVERRIDES_MAX || bytes > JOB_FILE_BYTES_MAX {
+            let origin = Origin::Flag(Arc::new(Flag { key: key.chars().take(60).collect(), value: "...".to_owned() }));
+            let message = format!(
+                "there are more than {JOB_OVERRIDES_MAX} `--set` flags, or more than {JOB_FILE_BYTES_MAX} bytes of them and the file"
+            );
+            problems.error(Code::Override, &origin, message, None);
+            break;
+        }
         let origin = Origin::Flag(Arc::new(Flag { key: key.clone(), value: value.clone() }));
         if let Err(wrong) = apply_one(&mut document.root, key, value, &origin) {
             problems.error(Code::Override, &origin, wrong.message, wrong.hint);
@@ -33,6 +45,9 @@ const SHAPES: &str = "write source.ID.KEY, operator.ID.KEY, sink.ID.KEY or job.K
 fn apply_one(root: &mut Node, key: &str, value: &str, origin: &Origin) -> Result<(), Wrong> {
     let keys = toml_edit::Key::parse(key).map_err(|_| wrong(format!("`{key}` is not a dotted key"), Some(SHAPES.to_owned())))?;
     let path: Vec<&str> = keys.iter().map(toml_edit::Key::get).collect();
+    if path.len() > JOB_NESTING_MAX {
+        return Err(wrong(format!("the key has more than {JOB_NESTING_MAX} parts"), None));
+    }
     let (target, rest) = path.split_first().ok_or_else(|| wrong("no key is given", Some(SHAPES.to_owned())))?;
     if !TARGETS.contains(target) {
         return Err(wrong(format!("`{target}` is not a part of a job"), suggest(target, &TARGETS)));

@@ -1,12 +1,16 @@
 //! Collects problems while a job file is read.
 
+use weir_model::limits::JOB_PROBLEMS_MAX;
+
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, Place, Severity};
 use crate::tree::{Document, Origin};
 
-/// Problems found so far.
+/// Problems found so far; of more than the first [`JOB_PROBLEMS_MAX`] of a kind only how many there are.
 #[derive(Default)]
 pub(crate) struct Problems {
     found: Vec<Found>,
+    /// Errors and warnings beyond.
+    more: [usize; 2],
 }
 
 struct Found {
@@ -20,12 +24,20 @@ struct Found {
 impl Problems {
     pub(crate) fn error(&mut self, code: Code, origin: &Origin, message: impl Into<String>, hint: Option<String>) {
         let found = Found { severity: Severity::Error, code, origin: origin.clone(), message: message.into(), hint };
-        self.found.push(found);
+        self.keep(found);
     }
 
     pub(crate) fn warning(&mut self, code: Code, origin: &Origin, message: impl Into<String>, hint: Option<String>) {
         let found = Found { severity: Severity::Warning, code, origin: origin.clone(), message: message.into(), hint };
-        self.found.push(found);
+        self.keep(found);
+    }
+
+    fn keep(&mut self, found: Found) {
+        if self.found.iter().filter(|other| other.severity == found.severity).count() < JOB_PROBLEMS_MAX {
+            self.found.push(found);
+        } else {
+            self.more[usize::from(found.severity == Severity::Warning)] += 1;
+        }
     }
 
     pub(crate) fn has_errors(&self) -> bool {
@@ -45,6 +57,10 @@ impl Problems {
             Place::File { line, column, .. } => (*line, *column),
             Place::Flag(_) => (usize::MAX, 0),
         });
+        let more = self.more[usize::from(!failed)];
+        if let (1.., Some(last)) = (more, diagnostics.last_mut()) {
+            last.message.push_str(&format!(" (and {more} more problems like this or others)"));
+        }
         if failed { Err(Diagnostics(diagnostics)) } else { Ok(Diagnostics(diagnostics)) }
     }
 }

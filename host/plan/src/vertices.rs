@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_model::limits::{CALL_DEADLINE_MS_DEFAULT, INSTANCE_MEMORY_BYTES_DEFAULT, INSTANCE_MEMORY_BYTES_MAX, PARALLELISM_MAX};
+use weir_model::limits::{
+    CALL_DEADLINE_MS_DEFAULT, INSTANCE_MEMORY_BYTES_DEFAULT, INSTANCE_MEMORY_BYTES_MAX, JOB_VERTICES_MAX, PARALLELISM_MAX,
+};
 use weir_model::{is_component_name, is_component_version};
 
 use crate::diagnostics::Code;
@@ -67,7 +69,12 @@ pub(crate) fn read(root: &mut Section<'_>, job: &JobSettings, problems: &mut Pro
             root.wrong(kind, node, &format!("tables written as [[{kind}]]"), None, problems);
             continue;
         }
-        for (index, table) in node.items().iter().enumerate() {
+        let room = JOB_VERTICES_MAX - drafts.len();
+        if let Some(beyond) = node.items().get(room) {
+            let message = format!("a job has {JOB_VERTICES_MAX} sources, operators and sinks at most");
+            problems.error(Code::Value, &beyond.origin, message, None);
+        }
+        for (index, table) in node.items().iter().enumerate().take(room) {
             let name = match table.get("id").and_then(Node::as_str) {
                 Some(id) => format!("{kind} `{id}`"),
                 None => format!("[[{kind}]] number {}", index + 1),

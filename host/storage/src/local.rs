@@ -6,10 +6,12 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path as FsPath, PathBuf};
 
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
+use rustix::fs::OFlags;
 
 use crate::StorageError;
 
@@ -84,6 +86,8 @@ impl LocalRoot {
             .write(true)
             .create(true)
             .truncate(false)
+            // Whoever can write to the folder must not be able to have another file emptied.
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&path)
             .map_err(|error| io_error("open lock file", &path, &error))?;
         match file.try_lock() {
@@ -188,6 +192,16 @@ mod tests {
         ] {
             assert_eq!(folder_of(url).unwrap(), PathBuf::from(folder), "{url}");
         }
+    }
+
+    #[test]
+    fn s140_a_lock_that_is_a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = LocalRoot::open(folder.path().to_str().unwrap()).unwrap();
+        std::fs::write(folder.path().join("victim"), "mine").unwrap();
+        std::os::unix::fs::symlink("victim", folder.path().join("lock")).unwrap();
+        assert!(root.lock(&Path::from("lock")).is_err());
+        assert_eq!(std::fs::read(folder.path().join("victim")).unwrap(), b"mine");
     }
 
     #[test]

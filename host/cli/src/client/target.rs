@@ -33,6 +33,9 @@ pub(crate) struct ClusterArgs {
     /// The cluster's certificate authority, ca.pem [env: WEIR_CA]
     #[arg(long, value_name = "FILE", help_heading = "Cluster options")]
     pub(crate) ca: Option<String>,
+    /// Talk to a coordinator on another machine without TLS: who is on the way reads and changes everything
+    #[arg(long, help_heading = "Cluster options")]
+    pub(crate) insecure: bool,
 }
 
 /// A coordinator, and how to talk to it.
@@ -52,7 +55,7 @@ impl fmt::Debug for Target {
 impl ClusterArgs {
     /// The coordinator that is configured; none where nothing names one.
     pub(crate) fn configured(&self, global: &Global) -> Result<Option<Target>, Failure> {
-        match global.setting(&COORDINATOR, self.coordinator.clone()) {
+        match global.setting(&COORDINATOR, self.coordinator.clone())? {
             Some((address, origin)) => self.target(&address, &origin, global).map(Some),
             None => Ok(None),
         }
@@ -71,24 +74,47 @@ impl ClusterArgs {
             let message = format!("`{address}` ({origin}) is not the address of a coordinator");
             Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message).hint("write HOST:PORT, such as 10.0.0.5:7701")
         })?;
-        let ca = global.setting(&CA, self.ca.clone()).map(|(path, _)| path);
-        Ok(Target { url, token: self.token(global)?, ca })
+        if url.starts_with("http:") && !is_here(&url) && !self.insecure {
+            let message = format!(
+                "`{address}` ({origin}) is another machine, and plain http shows all that goes there to everybody on the way"
+            );
+            return Err(Failure::new(ErrorNumber::TokenStaysHere, Exit::Refused, message)
+                .hint("write https://, or no scheme; --insecure does it for one command where the way is safe otherwise"));
+        }
+        let ca = global.setting(&CA, self.ca.clone())?;
+        let token = self.token(global)?;
+        if let Some((_, of_token)) = &token
+            && of_token.is_own()
+        {
+            let ca_origin =
+                ca.as_ref().filter(|_| url.starts_with("https:")).map(|(_, origin)| ("certificate authority", origin));
+            let others = std::iter::once(("coordinator", origin)).chain(ca_origin);
+            if let Some((what, place)) = others.into_iter().find(|(_, origin)| !origin.is_own()) {
+                let message = format!(
+                    "the token ({of_token}) does not go to {url}: its {what} is named by {place}, which came with this folder"
+                );
+                return Err(Failure::new(ErrorNumber::TokenStaysHere, Exit::Refused, message).hint(format!(
+                    "name all of them in one place: `token_file` in that file, or the {what} where the token is named"
+                )));
+            }
+        }
+        Ok(Target { url, token: token.map(|(token, _)| token), ca: ca.map(|(path, _)| path) })
     }
 
-    fn token(&self, global: &Global) -> Result<Option<Token>, Failure> {
+    fn token(&self, global: &Global) -> Result<Option<(Token, Origin)>, Failure> {
         // A flag names the file for this command alone, so it comes before a variable.
         let variable = std::env::var(TOKEN_VARIABLE).ok().filter(|text| !text.is_empty());
         if let (None, Some(text)) = (&self.token_file, variable) {
             return match Token::new(&text) {
-                Some(token) => Ok(Some(token)),
+                Some(token) => Ok(Some((token, Origin::Environment(TOKEN_VARIABLE)))),
                 None => {
                     Err(Failure::new(ErrorNumber::TokenWrong, Exit::Usage, format!("what {TOKEN_VARIABLE} holds is not a token"))
                         .hint("it is the line in the token file that `weir cluster init` made"))
                 }
             };
         }
-        let Some((path, origin)) = global.setting(&TOKEN_FILE, self.token_file.clone()) else { return Ok(None) };
-        Token::read(Path::new(&path)).map(Some).map_err(|error| {
+        let Some((path, origin)) = global.setting(&TOKEN_FILE, self.token_file.clone())? else { return Ok(None) };
+        Token::read(Path::new(&path)).map(|token| Some((token, origin.clone()))).map_err(|error| {
             let failure = Failure::new(ErrorNumber::TokenWrong, Exit::Usage, format!("{error} ({origin})"));
             error.hint().into_iter().fold(failure, |failure, hint| failure.hint(hint))
         })
@@ -139,8 +165,17 @@ fn url(address: &str) -> Option<String> {
     if name.is_empty() || port.parse::<u16>().is_err() || rest.contains(['/', '@', '?', '#', ' ']) {
         return None;
     }
-    let is_here = name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    Some(format!("{}://{rest}", scheme.unwrap_or(if is_here { "http" } else { "https" })))
+    Some(format!("{}://{rest}", scheme.unwrap_or(if is_loopback(name) { "http" } else { "https" })))
+}
+
+fn is_loopback(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether a URL that [`url`] made is of this machine.
+fn is_here(url: &str) -> bool {
+    let host = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once(':')).map_or("", |(host, _)| host);
+    is_loopback(host.trim_start_matches('[').trim_end_matches(']'))
 }
 
 #[cfg(test)]
@@ -165,6 +200,23 @@ mod tests {
             ("user@a:1", None),
         ] {
             assert_eq!(url(address).as_deref(), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn s130_plain_http_goes_no_further_than_this_machine_unless_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let global = Global::for_tests(folder.path());
+        let to = |address: &str, insecure| {
+            let args = ClusterArgs { coordinator: Some(address.to_owned()), insecure, ..ClusterArgs::default() };
+            args.target_or_local(&global).map(|target| target.url)
+        };
+        let failure = to("http://tunnel:80", false).unwrap_err();
+        assert!(failure.number == "E0071" && failure.hint.unwrap().contains("--insecure"));
+        assert!(to("http://127.0.0.1.evil.example:80", false).is_err());
+        assert!(to("http://tunnel:80", true).is_ok());
+        for here in ["http://127.0.0.1:1", "http://[::1]:1", "localhost:1"] {
+            assert!(to(here, false).is_ok(), "{here}");
         }
     }
 

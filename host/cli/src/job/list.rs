@@ -60,7 +60,7 @@ pub(super) fn event_line(event: &JobEvent) -> String {
         EventLevel::Error => "error: ",
     };
     let at = output::time(i64::try_from(event.at_ms).unwrap_or(i64::MAX));
-    format!("{at}  {:21}  {level}{}", event.kind, event.message)
+    format!("{at}  {:21}  {level}{}", output::line(&event.kind), output::line(&event.message))
 }
 
 /// The state of a job with its reason.
@@ -83,7 +83,7 @@ pub(super) fn checkpoint(last: &CheckpointStatus) -> String {
 fn text(detail: &JobDetail) -> String {
     let JobDetail { status, vertices, .. } = detail;
     let mut text = String::new();
-    let mut line = |key: &str, value: String| text.push_str(&format!("{key:12} {value}\n"));
+    let mut line = |key: &str, value: String| text.push_str(&format!("{key:12} {}\n", output::line(&value)));
     line("name", status.name.clone());
     line("state", format!("{}, {}", state(status), output::ago(status.since_ms)));
     line("attempt", format!("{}, restarted {} times", status.attempt, status.restarts));

@@ -5,12 +5,13 @@
 //! what was tried here.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
 use weir_model::{Digest, ErrorNumber};
 use weir_plan::ComponentRef;
+use weir_protocol::JobSpec;
 use weir_protocol::api::{ComponentStatus, JobSubmission};
 
 use super::watch::{self, Until};
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// Go on although the last checkpoint has state of an operator that the job file no longer names; that state is dropped
     #[arg(long)]
     allow_dropped_state: bool,
+    /// An environment variable that the job file may take along; may be given several times [config: env]
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
     /// Show how the job is doing until it is over
     #[arg(long)]
     wait: bool,
@@ -49,6 +53,7 @@ pub(super) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
     let dead_letters = |file: &JobFile| file.folder.join("dead-letter").join(&file.job.name);
     let (spec, job, bytes) = job_spec::job_spec(&args.file, &mut find, &Native::new(), &dead_letters, global)?;
     weir_worker::check_connectors(&job, Path::new(&spec.job_dir))?;
+    variables(&spec, &args.env, client.address(), global)?;
     upload(&client, &spec.components, &bytes, global)?;
     let submission = JobSubmission { spec, fresh: args.fresh, allow_dropped_state: args.allow_dropped_state };
     let after = watch::last_event(&client, &job.name).unwrap_or(0);
@@ -63,6 +68,35 @@ pub(super) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
         global,
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names the environment variables that go along, and refuses those that the user has not allowed by name. That a job file is
+/// submitted does not say that its author may have what its submitter's environment holds.
+fn variables(spec: &JobSpec, flags: &[String], address: &str, global: &Global) -> Result<(), Failure> {
+    if spec.environment.is_empty() {
+        return Ok(());
+    }
+    let names = |names: &[&String]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let is_flagged = |name: &&String| flags.contains(name);
+    if !spec.environment.keys().all(|name| is_flagged(&name)) {
+        let allowed = global.allowed_variables()?;
+        let refused: Vec<&String> = spec.environment.keys().filter(|name| !is_flagged(name) && !allowed.contains(name)).collect();
+        if !refused.is_empty() {
+            let message = format!(
+                "{} takes from your environment what you have not allowed: {}; the coordinator at {address} and its workers would get the values",
+                spec.file,
+                names(&refused)
+            );
+            let flags = refused.iter().map(|name| format!("--env {name}")).collect::<Vec<_>>().join(" ");
+            let hint = format!(
+                "if they may have them: {flags}, or `env` in your own weir.toml; `--set` gives a value instead of a variable"
+            );
+            return Err(Failure::new(ErrorNumber::VariablesNotAllowed, Exit::Refused, message).hint(hint));
+        }
+    }
+    let all: Vec<&String> = spec.environment.keys().collect();
+    global.note(&format!("takes along to {address}, with their values: {}", names(&all)));
+    Ok(())
 }
 
 fn find(component: &ComponentRef, folder: &Path, there: &[ComponentStatus], store: &ComponentStore) -> Result<Found, Failure> {
@@ -131,14 +165,12 @@ impl<'a> Progress<'a> {
             return;
         }
         self.shown = Some(percent);
-        let mut err = std::io::stderr().lock();
-        let _ = write!(err, "\r\x1b[2Kuploading {}: {percent} % of {}", self.name, output::size(self.total));
-        let _ = err.flush();
+        output::status(&format!("uploading {}: {percent} % of {}", self.name, output::size(self.total)));
     }
 
     fn end(self) {
         if self.shown.is_some() {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[2K");
+            output::status("");
         }
         self.global.note(&format!("uploaded {} ({})", self.name, output::size(self.total)));
     }

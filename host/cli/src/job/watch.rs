@@ -1,7 +1,7 @@
 //! Watching a job: its events as they happen, and a status line, until it is over. The job never depends on who watches it:
 //! Ctrl-C ends the watching, and a coordinator that is gone is waited for.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -189,7 +189,7 @@ impl StatusLine {
         }
         if self.on_terminal {
             // Return to the line's start and clear what is left of the longer one before.
-            raw(&format!("\r\x1b[2K{text}"));
+            output::status(text);
             self.stands = true;
         } else if self.plain_at.is_none_or(|at| at.elapsed() >= PLAIN_INTERVAL) {
             self.plain_at = Some(Instant::now());
@@ -199,12 +199,7 @@ impl StatusLine {
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.stands) {
-            raw("\r\x1b[2K");
+            output::status("");
         }
     }
-}
-
-fn raw(text: &str) {
-    let mut err = std::io::stderr().lock();
-    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }

@@ -91,7 +91,7 @@ impl Display {
         let line = self.status_line(progress);
         if self.on_terminal {
             // Return to the line's start and clear what is left of the longer one before.
-            eprint_raw(&format!("\r\x1b[2K{line}"));
+            output::status(&line);
             self.has_status = true;
         } else if self.plain_at.is_none_or(|at| at.elapsed() >= PLAIN_INTERVAL) {
             self.plain_at = Some(Instant::now());

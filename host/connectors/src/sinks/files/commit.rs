@@ -30,8 +30,11 @@ impl Committable {
     }
 
     pub(super) fn from_json(value: &Value) -> Result<Committable, ConnectorError> {
-        // A name with a slash would lead out of the folder; a checkpoint is input like any other.
-        let name = |key: &str| value[key].as_str().filter(|name| !name.is_empty() && !name.contains('/') && *name != "..");
+        // A name with a slash would lead out of the folder, and one with a dot in front to what is hidden there; a checkpoint is
+        // input like any other.
+        let name = |key: &str| {
+            value[key].as_str().filter(|name| !name.is_empty() && !name.contains(['/', '\0']) && !name.starts_with('.'))
+        };
         let read = || {
             Some(Committable {
                 folder: PathBuf::from(value["folder"].as_str()?),
@@ -48,9 +51,21 @@ impl Committable {
         })
     }
 
-    /// Renames the file. Doing it again changes nothing; what is not as the checkpoint says is an error.
-    pub(super) fn commit(&self) -> Result<(), ConnectorError> {
+    /// Renames the file, in `folder`, which is the sink's: who writes to the checkpoints does not say where files are moved. Doing it
+    /// again changes nothing; what is not as the checkpoint says is an error.
+    pub(super) fn commit(&self, folder: &Path) -> Result<(), ConnectorError> {
         let (from, to) = (self.folder.join(PENDING).join(&self.from), self.folder.join(&self.to));
+        if !is_same_folder(&self.folder, folder) {
+            // The sink had another path once. What it finished there is nobody's business any more.
+            return match size(&from)? {
+                None => Ok(()),
+                Some(_) => Err(self.refuse(
+                    &to,
+                    format!("{} waits for this, and the sink's path is now {}", from.display(), folder.display()),
+                    "give the sink its earlier path for one more run, or start over with --fresh",
+                )),
+            };
+        }
         match (size(&from)?, size(&to)?) {
             (Some(found), None) if found == self.bytes => {
                 fs::rename(&from, &to).map_err(|error| ConnectorError::io("rename the finished file to", &to, error))?;
@@ -87,9 +102,16 @@ impl Committable {
     }
 }
 
+pub(super) fn is_same_folder(a: &Path, b: &Path) -> bool {
+    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
 /// Size of a file, if there is one.
 fn size(path: &Path) -> Result<Option<u64>, ConnectorError> {
-    match fs::metadata(path) {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.is_file() => {
+            Err(ConnectorError::io("look at", path, io::Error::other("it is not a regular file, and no sink made it")))
+        }
         Ok(metadata) => Ok(Some(metadata.len())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(ConnectorError::io("look at", path, error)),

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value};
 use weir_model::{BatchRef, CheckpointId};
 
-use self::commit::Committable;
+use self::commit::{Committable, is_same_folder};
 use self::pending::{Compression, Pending, sync_folder};
 use super::format::Format;
 use crate::settings::Settings;
@@ -157,7 +157,7 @@ impl Sink for FileSink {
     }
 
     fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
-        Committable::from_json(committable)?.commit()
+        Committable::from_json(committable)?.commit(&self.folder)
     }
 
     fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
@@ -244,10 +244,6 @@ fn subtask_of(name: &str, uid: &str) -> Option<u32> {
     let subtask = parts.next()?.parse().ok()?;
     let _number: u64 = parts.next()?.parse().ok()?;
     parts.next().is_none().then_some(subtask)
-}
-
-fn is_same_folder(a: &Path, b: &Path) -> bool {
-    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// A uid as part of a file name: other bytes than letters, digits, `_`, `.` and `-` as `%xx`, also a dot that would hide the file.

@@ -155,6 +155,29 @@ fn a_committed_file_that_its_reader_has_moved_away_stays_committed() {
 }
 
 #[test]
+fn s140_a_checkpoint_does_not_say_where_files_are_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mine, theirs) = (folder.path().join("mine"), folder.path().join("theirs"));
+    let mut other = open(&theirs, "out", 0, 1);
+    other.write(rows(&["a"]).view()).unwrap();
+    let forged = prepare(&mut *other, 1);
+    let mut sink = open(&mine, "out", 0, 2);
+    let error = sink.commit(&forged).unwrap_err().to_string();
+    assert!(error.contains("the sink's path is now") && visible(&theirs).is_empty(), "{error}");
+    // What was finished under an earlier path is done.
+    other.commit(&forged).unwrap();
+    sink.commit(&forged).unwrap();
+    for (from, to) in [(".", "x"), ("..", "x"), ("out~1~0~0", ".bashrc"), ("out~1~0~0", "../x"), ("out~1~0~0", "a\0b")] {
+        let value = json!({"folder": mine.to_str().unwrap(), "from": from, "to": to, "bytes": 4096, "rows": 1});
+        assert!(sink.commit(&value).is_err(), "{value}");
+    }
+    // Nor does a link among the pending files.
+    std::os::unix::fs::symlink("/etc/hostname", mine.join(PENDING).join("out~2~0~9")).unwrap();
+    let value = json!({"folder": mine.to_str().unwrap(), "from": "out~2~0~9", "to": "x", "bytes": fs::metadata("/etc/hostname").unwrap().len(), "rows": 1});
+    assert!(sink.commit(&value).unwrap_err().to_string().contains("not a regular file"));
+}
+
+#[test]
 fn rows_that_will_be_written_again_are_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let commit = |uid: &str, checkpoint, value| {
