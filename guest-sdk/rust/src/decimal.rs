@@ -35,17 +35,37 @@ impl Decimal {
         Some(Decimal(whole + up))
     }
 
+    /// The number in units of 10^-9.
+    pub(crate) fn units(self) -> i128 {
+        self.0
+    }
+
+    pub(crate) fn from_units(units: i128) -> Decimal {
+        Decimal(units)
+    }
+
     /// Reads a number as JSON writes it: `-12.50`, `1e3`.
     ///
     /// # Errors
     /// What is wrong: not a number, more than nine digits after the point, too large.
     pub fn parse(text: &str) -> Result<Decimal, DecimalError> {
+        match Decimal::parse_rounded(text)? {
+            (decimal, false) => Ok(decimal),
+            (_, true) => Err(DecimalError::TooFine),
+        }
+    }
+
+    /// Reads a number as JSON writes it, rounded to nine digits after the point, halves away from zero; and whether that changed it.
+    ///
+    /// # Errors
+    /// What is wrong: not a number, too large.
+    pub fn parse_rounded(text: &str) -> Result<(Decimal, bool), DecimalError> {
         let (negative, unsigned) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text),
         };
         let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().map_err(|_| DecimalError::NotANumber)?),
+            Some((mantissa, exponent)) => (mantissa, read_exponent(exponent).ok_or(DecimalError::NotANumber)?),
             None => (unsigned, 0),
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -53,16 +73,29 @@ impl Decimal {
         if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) || mantissa.ends_with('.') {
             return Err(DecimalError::NotANumber);
         }
-        let fraction = fraction.trim_end_matches('0');
+        let mut digits = whole.bytes().chain(fraction.bytes()).map(|digit| i128::from(digit - b'0'));
+        // So many digits are kept: those up to the ninth after the point.
+        let mut kept = (whole.len() as i64).saturating_add(exponent).saturating_add(i64::from(SCALE));
         let mut value: i128 = 0;
-        for digit in whole.bytes().chain(fraction.bytes()) {
-            let digit = i128::from(digit - b'0');
-            value = value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(DecimalError::TooLarge)?;
+        if kept >= 0 {
+            for digit in digits.by_ref() {
+                if kept == 0 {
+                    let up = i128::from(digit >= 5);
+                    value = value.checked_add(up).ok_or(DecimalError::TooLarge)?;
+                    let changed = digit != 0 || digits.any(|digit| digit != 0);
+                    return Ok((Decimal(if negative { -value } else { value }), changed));
+                }
+                kept -= 1;
+                value = value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(DecimalError::TooLarge)?;
+            }
+            // Zeros that are not written.
+            while kept > 0 && value != 0 {
+                kept -= 1;
+                value = value.checked_mul(10).ok_or(DecimalError::TooLarge)?;
+            }
+            return Ok((Decimal(if negative { -value } else { value }), false));
         }
-        let digits = i64::try_from(fraction.len()).map_err(|_| DecimalError::TooLarge)?;
-        let shift = i64::from(SCALE) + i64::from(exponent) - digits;
-        let value = shift_by(value, shift)?;
-        Ok(Decimal(if negative { -value } else { value }))
+        Ok((Decimal::ZERO, digits.any(|digit| digit != 0)))
     }
 
     /// Appends it in decimal, without zeros at the end of the fraction.
@@ -86,21 +119,18 @@ impl Decimal {
     }
 }
 
-/// `value * 10^shift`, exactly.
-fn shift_by(mut value: i128, shift: i64) -> Result<i128, DecimalError> {
-    if value == 0 {
-        return Ok(0);
+/// The number behind an `e`. What is beyond reach of any number with digits in memory is as good as the bound.
+fn read_exponent(text: &str) -> Option<i64> {
+    const MAX: i64 = 1 << 58;
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
     }
-    for _ in 0..shift.max(0) {
-        value = value.checked_mul(10).ok_or(DecimalError::TooLarge)?;
-    }
-    for _ in shift..0 {
-        if value % 10 != 0 {
-            return Err(DecimalError::TooFine);
-        }
-        value /= 10;
-    }
-    Ok(value)
+    let value = digits.bytes().fold(0i64, |value, digit| (value * 10 + i64::from(digit - b'0')).min(MAX));
+    Some(if negative { -value } else { value })
 }
 
 impl fmt::Display for Decimal {
@@ -179,12 +209,39 @@ mod tests {
             ("--1", DecimalError::NotANumber),
             ("0.1234567891", DecimalError::TooFine),
             ("1e-10", DecimalError::TooFine),
+            ("1e-99999999999999999999", DecimalError::TooFine),
             ("1e-2000000000", DecimalError::TooFine),
             ("1e40", DecimalError::TooLarge),
             ("1e2000000000", DecimalError::TooLarge),
+            ("1e99999999999999999999", DecimalError::TooLarge),
+            ("1e5x", DecimalError::NotANumber),
+            ("170141183460469231731687303716", DecimalError::TooLarge),
         ] {
             assert_eq!(Decimal::parse(read), Err(error), "{read}");
         }
+    }
+
+    #[test]
+    fn a2_doubles_are_rounded_where_that_is_asked_for() {
+        for (read, written, changed) in [
+            ("0.30000000000000004", "0.3", true),
+            ("0.12345678901", "0.123456789", true),
+            ("0.1234567895", "0.12345679", true),
+            ("-0.1234567895", "-0.12345679", true),
+            ("0.12345678949999999999999999999999999999999999999999", "0.123456789", true),
+            ("12345.678900000000000000", "12345.6789", false),
+            ("5e-10", "0.000000001", true),
+            ("-4.9e-10", "0", true),
+            ("1e-400", "0", true),
+            ("0e-400", "0", false),
+            ("1.5e3", "1500", false),
+            ("99999999999999999999999999999.9999999999", "100000000000000000000000000000", true),
+        ] {
+            let (decimal, was_rounded) = Decimal::parse_rounded(read).unwrap();
+            assert_eq!((decimal.to_string().as_str(), was_rounded), (written, changed), "{read}");
+        }
+        assert_eq!(Decimal::parse_rounded("1.7976931348623157e308"), Err(DecimalError::TooLarge));
+        assert_eq!(Decimal::parse_rounded("x"), Err(DecimalError::NotANumber));
     }
 
     #[test]

@@ -35,7 +35,7 @@
 //! - A row that cannot be processed: `return Err(row.reject("why"))`. A failure of the operator: [`Error::fail`].
 //! - Event time: [`Operator::advance`], [`Outputs::watermark`].
 //! - State that another version of the code can take over: [`export!`] with `portable`.
-//! - Fields of JSON values without reading the rest: [`json::Path`]; exact amounts: [`Decimal`]; time spans: [`Span`];
+//! - Fields of JSON values without reading the rest: [`json::Path`]; exact amounts: [`Decimal`], [`Sum`]; time spans: [`Span`];
 //!   times as logs write them: [`time::TimeFormat`].
 //! - Tests without WebAssembly: `testing::Harness`.
 //! - Log, metrics, time, randomness: [`info!`] and its like, [`metrics`], [`now`], [`random`].
@@ -65,6 +65,7 @@ mod outputs;
 mod portable;
 mod rows;
 mod span;
+mod sum;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
@@ -83,6 +84,7 @@ pub use rows::{Batch, BatchRef, Blobs, BlobsRef, Context, Rejection, Row, Timest
 pub use serde;
 pub use serde_json;
 pub use span::Span;
+pub use sum::Sum;
 pub use weir_notation::time;
 #[doc(hidden)]
 pub use wit_bindgen;

@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use serde::de::{Deserializer, Error as _, Visitor};
-use weir_sdk::Decimal;
-use weir_sdk::json::{Malformed, Path, Raw};
+use weir_sdk::json::{Malformed, NoText, Number, Path, Raw};
 use weir_sdk::prelude::*;
 
 /// What must hold for a field: all that is given. A field that is missing or null meets nothing but `exists = false`.
@@ -27,7 +26,8 @@ pub(crate) struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Scalar {
     Bool(bool),
-    Number(Decimal),
+    /// As it is written.
+    Number(String),
     Text(String),
 }
 
@@ -43,20 +43,21 @@ impl<'de> Deserialize<'de> for Scalar {
                 Ok(Scalar::Bool(value))
             }
             fn visit_i64<E>(self, value: i64) -> Result<Scalar, E> {
-                Ok(Scalar::Number(Decimal::from(value)))
+                Ok(Scalar::Number(value.to_string()))
             }
-            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Scalar, E> {
-                number(&value.to_string())
+            fn visit_u64<E>(self, value: u64) -> Result<Scalar, E> {
+                Ok(Scalar::Number(value.to_string()))
             }
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Scalar, E> {
-                number(&value.to_string())
+                if !value.is_finite() {
+                    return Err(E::custom("expected a number that is finite"));
+                }
+                // The shortest text that means this number: 0.1 is a tenth here, as it is in the job file.
+                Ok(Scalar::Number(value.to_string()))
             }
             fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
                 Ok(Scalar::Text(text.to_owned()))
             }
-        }
-        fn number<E: serde::de::Error>(text: &str) -> Result<Scalar, E> {
-            Decimal::parse(text).map(Scalar::Number).map_err(|error| E::custom(format_args!("{text}: {error}")))
         }
         deserializer.deserialize_any(ScalarVisitor).map_err(D::Error::custom)
     }
@@ -80,8 +81,8 @@ impl Condition {
     /// Whether it holds for a value.
     ///
     /// # Errors
-    /// If the value is not JSON.
-    pub(crate) fn holds(&self, value: &[u8]) -> Result<bool, Malformed> {
+    /// If the value is not JSON, or a text is asked for that is none.
+    pub(crate) fn holds(&self, value: &[u8]) -> Result<bool, Unreadable> {
         let raw = self.field.find(value)?.filter(|raw| !raw.is_null());
         if self.exists.is_some_and(|exists| exists != raw.is_some()) {
             return Ok(false);
@@ -91,6 +92,10 @@ impl Condition {
             Some(wanted) => accept(compare(raw, wanted)),
             None => true,
         };
+        // What a text is compared with must be looked at: no row is dropped because it could not be read.
+        if raw.bytes().first() == Some(&b'"') && self.looks_at_text() {
+            raw.text().map_err(|reason| Unreadable::Text(self.field.clone(), reason))?;
+        }
         let text = |wanted: &Option<String>, accept: fn(&[u8], &[u8]) -> bool| match wanted {
             Some(wanted) => raw.scalar().is_some_and(|text| accept(&text, wanted.as_bytes())),
             None => true,
@@ -106,6 +111,35 @@ impl Condition {
     }
 }
 
+impl Condition {
+    fn looks_at_text(&self) -> bool {
+        let scalars = [&self.eq, &self.ne, &self.lt, &self.le, &self.gt, &self.ge];
+        self.contains.is_some() || self.prefix.is_some() || scalars.iter().any(|scalar| matches!(scalar, Some(Scalar::Text(_))))
+    }
+}
+
+/// Why a condition cannot be looked at.
+#[derive(Debug)]
+pub(crate) enum Unreadable {
+    Json(Malformed),
+    Text(Path, NoText),
+}
+
+impl From<Malformed> for Unreadable {
+    fn from(error: Malformed) -> Unreadable {
+        Unreadable::Json(error)
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::Json(error) => error.fmt(f),
+            Unreadable::Text(field, reason) => write!(f, "field `{field}` {reason}"),
+        }
+    }
+}
+
 /// How a field compares with a scalar of the same type; `None` if it is of another type.
 fn compare(raw: Raw<'_>, wanted: &Scalar) -> Option<Ordering> {
     let first = *raw.bytes().first()?;
@@ -115,7 +149,7 @@ fn compare(raw: Raw<'_>, wanted: &Scalar) -> Option<Ordering> {
             b"false" => Some(false.cmp(wanted)),
             _ => None,
         },
-        Scalar::Number(wanted) if first != b'"' => Some(Decimal::parse(raw.number()?).ok()?.cmp(wanted)),
+        Scalar::Number(wanted) if first != b'"' => Some(Number::parse(raw.bytes())?.cmp(&Number::parse(wanted.as_bytes())?)),
         Scalar::Text(wanted) if first == b'"' => Some((*raw.scalar()?).cmp(wanted.as_bytes())),
         _ => None,
     }
@@ -161,6 +195,70 @@ mod tests {
             r#"{"field":"o","eq":"x"}"#,
         ] {
             assert!(!holds(condition), "{condition}");
+        }
+    }
+
+    fn compares(number: &str, condition: &str) -> bool {
+        let condition: Condition = weir_sdk::config::read(&format!("{{\"field\":\"n\",{condition}}}")).unwrap();
+        condition.holds(format!("{{\"n\":{number}}}").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a1_numbers_compare_exactly_however_they_are_written() {
+        for (number, condition) in [
+            ("0.30000000000000004", r#""gt":0"#),
+            ("0.30000000000000004", r#""gt":0.3"#),
+            ("0.30000000000000004", r#""eq":0.30000000000000004"#),
+            ("0.30000000000000004", r#""lt":0.3000000000000001"#),
+            ("1e40", r#""gt":5"#),
+            ("1e40", r#""eq":1e40"#),
+            ("1e400", r#""gt":1e308"#),
+            ("-1e400", r#""lt":-1e308"#),
+            ("1e-400", r#""gt":0,"lt":1e-308"#),
+            ("1e99999999999999999999", r#""gt":1e308"#),
+            ("1e-99999999999999999999", r#""gt":0"#),
+            ("-0", r#""eq":0,"ge":0,"le":0"#),
+            ("-0.0e5", r#""eq":0"#),
+            ("1E+2", r#""eq":100"#),
+            ("100e-2", r#""eq":1"#),
+            ("9007199254740993", r#""gt":9007199254740992"#),
+            ("18446744073709551616", r#""gt":18446744073709551615"#),
+            ("0.1", r#""eq":0.1"#),
+            ("0.1000000000000000055511151231257827", r#""gt":0.1"#),
+        ] {
+            assert!(compares(number, condition), "{number} {condition}");
+        }
+        for (number, condition) in [
+            ("0.30000000000000004", r#""le":0.3"#),
+            ("1e40", r#""le":5"#),
+            ("-0", r#""lt":0"#),
+            ("9007199254740993", r#""eq":9007199254740992"#),
+        ] {
+            assert!(!compares(number, condition), "{number} {condition}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Against arithmetic with 128 bits.
+        #[test]
+        fn any_two_decimals_compare_as_their_values_do(
+            (a, ap, az) in (-1_000_000i64..1_000_000, 0u32..12, 0usize..3), (b, bp, bz) in (-1_000_000i64..1_000_000, 0u32..12, 0usize..3),
+        ) {
+            let text = |digits: i64, places: u32, zeros: usize| {
+                let (whole, rest) = (digits.unsigned_abs() / 10u64.pow(places), digits.unsigned_abs() % 10u64.pow(places));
+                let sign = if digits < 0 { "-" } else { "" };
+                match (places, zeros) {
+                    (0, zeros) => format!("{sign}{whole}e{zeros}"),
+                    (places, 0) => format!("{digits}e-{places}"),
+                    (places, zeros) => format!("{sign}{whole}.{rest:0width$}{}", "0".repeat(zeros), width = places as usize),
+                }
+            };
+            let value = |digits: i64, places: u32, zeros: usize| {
+                i128::from(digits) * 10i128.pow(12 - places) * if places == 0 { 10i128.pow(zeros as u32) } else { 1 }
+            };
+            let (left, right) = (text(a, ap, az), text(b, bp, bz));
+            let order = Number::parse(left.as_bytes()).unwrap().cmp(&Number::parse(right.as_bytes()).unwrap());
+            proptest::prop_assert_eq!(order, value(a, ap, az).cmp(&value(b, bp, bz)), "{} {}", left, right);
         }
     }
 }

@@ -99,6 +99,31 @@ mod tests {
         assert_eq!(filter.take_rejections()[0].reason, "reading the value: not JSON at byte 1");
     }
 
+    /// A row that cannot be compared is rejected; only what was compared is dropped.
+    #[test]
+    fn what_cannot_be_read_is_rejected_with_the_reason() {
+        let mut filter = Harness::<Filter>::new(r#"{"all":[{"field":"a","ne":"x"}]}"#);
+        let rows: [&[u8]; 4] = [br#"{"a":"\ud800"}"#, b"{\"a\":\"caf\xE9\"}", br#"{"a":truth}"#, br#"{"a":01}"#];
+        for value in rows {
+            filter.row(1, "k", value);
+        }
+        let reasons: Vec<String> = filter.take_rejections().into_iter().map(|rejected| rejected.reason).collect();
+        assert_eq!(
+            reasons,
+            [
+                "reading the value: field `a` has half of a surrogate pair (as in \"\\ud800\"), which is no character",
+                "reading the value: field `a` has bytes that are not UTF-8",
+                "reading the value: not JSON at byte 5",
+                "reading the value: not JSON at byte 7",
+            ]
+        );
+        assert!(filter.take(0).is_empty());
+        // A condition on numbers does not look at texts.
+        let mut filter = Harness::<Filter>::new(r#"{"all":[{"field":"a","ne":5}]}"#);
+        filter.row(1, "k", r#"{"a":"\ud800"}"#);
+        assert_eq!(filter.take(0).len(), 1);
+    }
+
     #[test]
     fn what_is_wrong_with_a_configuration_is_named() {
         let error = |config: &str| Harness::<Filter>::try_new(config).unwrap_err();
