@@ -7,6 +7,24 @@ pub use weir_notation::json::{Malformed, NoText, Path, Raw};
 pub use weir_notation::number::Number;
 pub use weir_notation::text::{Shown, readable};
 
+use crate::{Error, OrReject};
+
+/// The text of the number at `path` of a JSON value, also of one that is written as a string.
+///
+/// # Errors
+/// A rejection that says what is there instead.
+pub fn number_at<'a>(path: &Path, value: &'a [u8]) -> Result<&'a str, Error> {
+    let raw = path.find(value).or_reject("reading the value")?;
+    let raw = raw.ok_or_else(|| Error::reject(format_args!("field `{path}` is missing")))?;
+    raw.number().ok_or_else(|| Error::reject(format_args!("field `{path}` is not a number")))
+}
+
+/// A rejection of the number at `path`: the field, the number, the reason.
+#[cold]
+pub fn refuse_number(path: &Path, number: &str, reason: impl std::fmt::Display) -> Error {
+    Error::reject(format_args!("field `{path}`: {}: {reason}", Shown(number.as_bytes())))
+}
+
 /// Appends `text` as a JSON string with its quotes. Bytes that are not UTF-8 are written as `\xE9` (see [`readable`]).
 pub fn append_string(to: &mut Vec<u8>, text: &[u8]) {
     if text.iter().all(|&byte| is_plain(byte)) {

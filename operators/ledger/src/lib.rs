@@ -1,15 +1,30 @@
 //! Keeps the exact sum of an amount for each key. See README.md for its configuration.
+//!
+//! What was accepted can always be added: a sum has room for as many amounts as can be counted.
 
-use weir_sdk::json::{Path, append_integer};
+use weir_sdk::json::{Path, append_integer, number_at, refuse_number};
 use weir_sdk::prelude::*;
-use weir_sdk::{Decimal, Port};
+use weir_sdk::{Decimal, Port, Sum, metrics};
 
 /// As written in the job file; see README.md.
 #[derive(Debug, Deserialize)]
 pub struct Config {
     field: Path,
     #[serde(default)]
+    numbers: Numbers,
+    #[serde(default)]
     emit: Emit,
+}
+
+/// How amounts are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Numbers {
+    /// As they are; those with more than 9 digits after the point are rejected.
+    #[default]
+    Exact,
+    /// To 9 digits after the point.
+    Rounded,
 }
 
 /// When totals are sent.
@@ -34,7 +49,7 @@ pub struct Ledger {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Account {
     count: u64,
-    total: Decimal,
+    total: Sum,
     /// Greatest event time of its rows.
     last: Timestamp,
 }
@@ -51,20 +66,11 @@ impl Operator for Ledger {
     }
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let path = &self.config.field;
-        let raw = path.find(row.value).or_reject("reading the value")?;
-        let raw = raw.ok_or_else(|| row.reject(format_args!("field `{path}` is missing")))?;
-        let text = raw.number().ok_or_else(|| row.reject(format_args!("field `{path}` is not a number")))?;
-        let amount = Decimal::parse(text).map_err(|error| row.reject(format_args!("field `{path}`: {text}: {error}")))?;
-        let before = self.accounts.get(row.key).copied();
-        let total = before.unwrap_or_default().total.checked_add(amount);
-        let total = total.ok_or_else(|| row.reject("the sum is out of range"))?;
-        let account = Account {
-            count: before.map_or(0, |account| account.count) + 1,
-            total,
-            last: before.map_or(row.timestamp, |account| account.last.max(row.timestamp)),
-        };
-        self.accounts.insert(row.key, account);
+        let amount = self.config.amount(row.value)?;
+        let account = self.accounts.or_default(row.key);
+        account.last = if account.count == 0 { row.timestamp } else { account.last.max(row.timestamp) };
+        account.count += 1;
+        account.total.add(amount);
         if self.config.emit == Emit::Each {
             account.send(row.timestamp, row.key, out.to(0));
         }
@@ -79,11 +85,28 @@ impl Operator for Ledger {
     }
 }
 
+impl Config {
+    fn amount(&self, value: &[u8]) -> Result<Decimal, Error> {
+        let text = number_at(&self.field, value)?;
+        let refuse = |error| refuse_number(&self.field, text, error);
+        match self.numbers {
+            Numbers::Exact => Decimal::parse(text).map_err(refuse),
+            Numbers::Rounded => {
+                let (amount, was_rounded) = Decimal::parse_rounded(text).map_err(refuse)?;
+                if was_rounded {
+                    metrics::add("numbers_rounded", 1);
+                }
+                Ok(amount)
+            }
+        }
+    }
+}
+
 impl Account {
     fn send(&self, timestamp: Timestamp, key: &[u8], mut out: Port<'_>) {
         out.write(timestamp, key, |bytes| {
             bytes.extend_from_slice(b"{\"count\":");
-            append_integer(bytes, i64::try_from(self.count).unwrap_or(i64::MAX));
+            append_integer(bytes, self.count);
             bytes.extend_from_slice(b",\"total\":");
             self.total.append_to(bytes);
             bytes.push(b'}');
@@ -137,6 +160,27 @@ mod tests {
         );
         ledger.row(1, "a", r#"{"amount":1}"#);
         assert_eq!(ledger.take_text(0), [r#"1 a {"count":1,"total":1}"#]);
+    }
+
+    #[test]
+    fn a2_doubles_are_rounded_where_that_is_asked_for() {
+        let mut ledger = Harness::<Ledger>::new(r#"{"field":"amount","numbers":"rounded"}"#);
+        ledger.row(1, "a", r#"{"amount":0.30000000000000004}"#).row(1, "a", r#"{"amount":1}"#).row(1, "a", r#"{"amount":1e30}"#);
+        assert_eq!(ledger.take_text(0), [r#"1 a {"count":1,"total":0.3}"#, r#"1 a {"count":2,"total":1.3}"#]);
+        assert_eq!(ledger.counter("numbers_rounded"), 1);
+        assert_eq!(ledger.take_rejections()[0].reason, "field `amount`: 1e30: more than 29 digits before the point");
+    }
+
+    #[test]
+    fn no_amount_makes_a_later_one_overflow() {
+        let config = r#"{"field":"amount"}"#;
+        let mut ledger = Harness::<Ledger>::new(config);
+        let large = r#"{"amount":1e29}"#;
+        ledger.row(1, "a", large).row(1, "a", large).row(1, "a", large);
+        let mut ledger = ledger.upgrade::<Ledger>(config).unwrap();
+        ledger.row(1, "a", r#"{"amount":-0.5}"#);
+        assert!(ledger.take_rejections().is_empty());
+        assert_eq!(ledger.take_text(0), [r#"1 a {"count":4,"total":299999999999999999999999999999.5}"#]);
     }
 
     #[test]

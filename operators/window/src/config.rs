@@ -16,6 +16,7 @@ pub struct Config {
     #[serde(default = "count")]
     aggregate: OneOrMany,
     field: Option<Path>,
+    numbers: Option<NumberKind>,
     #[serde(default)]
     allowed_lateness: Span,
 }
@@ -37,6 +38,19 @@ pub(crate) enum Aggregate {
     Min,
     Max,
     Mean,
+}
+
+/// How the numbers of a field are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum NumberKind {
+    /// As they are; those with more than 9 digits after the point are rejected.
+    Exact,
+    /// To 9 digits after the point.
+    #[default]
+    Rounded,
+    /// As doubles: of any size, not exact.
+    Float,
 }
 
 #[derive(Debug)]
@@ -91,6 +105,8 @@ pub(crate) struct Plan {
     pub(crate) aggregates: Vec<Aggregate>,
     /// The number in the value that is aggregated; none where only rows are counted.
     pub(crate) field: Option<Path>,
+    /// How that number is taken.
+    pub(crate) numbers: NumberKind,
     /// How long after its end a window still takes rows, in milliseconds.
     pub(crate) lateness: i64,
 }
@@ -120,6 +136,9 @@ impl Config {
                 return fail("config.field: count alone does not look at a field; remove it or add an aggregate".to_owned());
             }
             _ => {}
+        }
+        if self.numbers.is_some() && !needs_field {
+            return fail("config.numbers: count alone does not look at numbers; remove it or add an aggregate".to_owned());
         }
         let positive = |key: &str, span: Option<Span>| match span {
             Some(span) if span.ms() > 0 => Ok(span.ms()),
@@ -158,6 +177,7 @@ impl Config {
                 Shape::Session { gap: positive("gap", self.gap)? }
             }
         };
-        Ok(Plan { shape, aggregates, field: self.field, lateness: self.allowed_lateness.ms() })
+        let numbers = self.numbers.unwrap_or_default();
+        Ok(Plan { shape, aggregates, field: self.field, numbers, lateness: self.allowed_lateness.ms() })
     }
 }

@@ -13,10 +13,10 @@ mod totals;
 use weir_sdk::prelude::*;
 
 pub use config::Config;
-use config::{Aggregate, Plan, Shape};
+use config::{NumberKind, Plan, Shape};
 use panes::Panes;
 use sessions::Sessions;
-use totals::{Numbers, Rows};
+use totals::{Floats, Numbers, Rows};
 
 /// The operator.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ enum Store {
     NumbersInPanes(Panes<Numbers>),
     RowsInSessions(Sessions<Rows>),
     NumbersInSessions(Sessions<Numbers>),
+    FloatsInPanes(Panes<Floats>),
+    FloatsInSessions(Sessions<Floats>),
 }
 
 impl Operator for Window {
@@ -45,12 +47,13 @@ impl Operator for Window {
 
     fn open(config: Config, _: &Context) -> Result<Window, Error> {
         let plan = config.check()?;
-        let rows_only = plan.aggregates.iter().all(|&aggregate| aggregate == Aggregate::Count);
-        let store = match (plan.shape, rows_only) {
-            (Shape::Fixed(_), true) => Store::RowsInPanes(Panes::default()),
-            (Shape::Fixed(_), false) => Store::NumbersInPanes(Panes::default()),
-            (Shape::Session { .. }, true) => Store::RowsInSessions(Sessions::default()),
-            (Shape::Session { .. }, false) => Store::NumbersInSessions(Sessions::default()),
+        let store = match (plan.shape, plan.kept()) {
+            (Shape::Fixed(_), Kept::Rows) => Store::RowsInPanes(Panes::default()),
+            (Shape::Fixed(_), Kept::Numbers) => Store::NumbersInPanes(Panes::default()),
+            (Shape::Fixed(_), Kept::Floats) => Store::FloatsInPanes(Panes::default()),
+            (Shape::Session { .. }, Kept::Rows) => Store::RowsInSessions(Sessions::default()),
+            (Shape::Session { .. }, Kept::Numbers) => Store::NumbersInSessions(Sessions::default()),
+            (Shape::Session { .. }, Kept::Floats) => Store::FloatsInSessions(Sessions::default()),
         };
         let state = State { shape: plan.shape, store };
         Ok(Window { plan, state })
@@ -64,6 +67,8 @@ impl Operator for Window {
             Store::NumbersInPanes(panes) => panes.process(plan, rows, out),
             Store::RowsInSessions(sessions) => sessions.process(plan, rows, out),
             Store::NumbersInSessions(sessions) => sessions.process(plan, rows, out),
+            Store::FloatsInPanes(panes) => panes.process(plan, rows, out),
+            Store::FloatsInSessions(sessions) => sessions.process(plan, rows, out),
         }
     }
 
@@ -75,6 +80,36 @@ impl Operator for Window {
             Store::NumbersInPanes(panes) => panes.advance(plan, watermark, out),
             Store::RowsInSessions(sessions) => sessions.advance(plan, watermark, out),
             Store::NumbersInSessions(sessions) => sessions.advance(plan, watermark, out),
+            Store::FloatsInPanes(panes) => panes.advance(plan, watermark, out),
+            Store::FloatsInSessions(sessions) => sessions.advance(plan, watermark, out),
+        }
+    }
+}
+
+/// What is kept for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Rows,
+    Numbers,
+    Floats,
+}
+
+impl Plan {
+    fn kept(&self) -> Kept {
+        match (&self.field, self.numbers) {
+            (None, _) => Kept::Rows,
+            (Some(_), NumberKind::Exact | NumberKind::Rounded) => Kept::Numbers,
+            (Some(_), NumberKind::Float) => Kept::Floats,
+        }
+    }
+}
+
+impl Store {
+    fn kept(&self) -> Kept {
+        match self {
+            Store::RowsInPanes(_) | Store::RowsInSessions(_) => Kept::Rows,
+            Store::NumbersInPanes(_) | Store::NumbersInSessions(_) => Kept::Numbers,
+            Store::FloatsInPanes(_) | Store::FloatsInSessions(_) => Kept::Floats,
         }
     }
 }
@@ -82,12 +117,11 @@ impl Operator for Window {
 impl State {
     /// State that was saved under another configuration must not be read under this one.
     fn check(&self, plan: &Plan) -> Result<(), Error> {
-        let rows_only = matches!(self.store, Store::RowsInPanes(_) | Store::RowsInSessions(_));
-        if self.shape == plan.shape && rows_only == plan.field.is_none() {
+        if self.shape == plan.shape && self.store.kept() == plan.kept() {
             return Ok(());
         }
         Err(Error::fail(
-            "the loaded state belongs to other windows than config.kind, size, slide, gap and aggregate describe; \
+            "the loaded state belongs to other windows than config.kind, size, slide, gap, aggregate and numbers describe; \
              keep them as they were, or start without the state",
         ))
     }

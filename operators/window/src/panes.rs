@@ -3,12 +3,12 @@
 //! Time is divided into panes, the longest spans of which both the windows' size and their slide are multiples. A row
 //! goes into one pane; a window is the merger of its panes. For a tumbling window pane and window are the same.
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
 use weir_sdk::prelude::*;
 
 use crate::config::{Plan, Shape};
-use crate::totals::{Results, Totals};
+use crate::totals::{Results, Totals, count_rounded};
 
 /// One stretch of time that has rows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ struct Pane<T> {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "T: Totals")]
 pub(crate) struct Panes<T> {
-    panes: Vec<Pane<T>>,
+    panes: VecDeque<Pane<T>>,
     /// Windows that end here or earlier have been sent.
     sent_until: Timestamp,
     /// No window with rows that has not been sent ends before this.
@@ -31,7 +31,7 @@ pub(crate) struct Panes<T> {
 
 impl<T> Default for Panes<T> {
     fn default() -> Panes<T> {
-        Panes { panes: Vec::new(), sent_until: Timestamp::MIN, next_end: Timestamp::MAX }
+        Panes { panes: VecDeque::new(), sent_until: Timestamp::MIN, next_end: Timestamp::MAX }
     }
 }
 
@@ -64,10 +64,21 @@ impl Grid {
         pane - pane.rem_euclid(self.slide)
     }
 
-    /// Times for which nothing here overflows.
+    /// Start of the first window that holds the pane at `pane` and ends after `sent_until`, found without looking at those before.
+    fn unsent_window(&self, pane: Timestamp, sent_until: Timestamp) -> Option<Timestamp> {
+        let (first, last) = (self.first_window(pane), self.last_window(pane));
+        // A watermark may be any time, also the last there is.
+        match i128::from(sent_until) - i128::from(first + self.size) {
+            ..0 => Some(first),
+            passed if passed > i128::from(last - first) => None,
+            passed => Some(first + (passed as i64 / self.slide + 1) * self.slide).filter(|window| *window <= last),
+        }
+    }
+
+    /// Times for which nothing here overflows; spans are far shorter.
     fn holds(&self, timestamp: Timestamp) -> bool {
         const FAR: Timestamp = Timestamp::MAX / 4;
-        (-FAR..FAR).contains(&timestamp) && self.size < FAR
+        (-FAR..FAR).contains(&timestamp)
     }
 }
 
@@ -78,6 +89,7 @@ impl<T: Totals> Panes<T> {
         // The pane of the last row, and whether a window of it has been sent: most rows of a call share it.
         let mut current: Option<(usize, bool)> = None;
         let mut span = 0..0;
+        let mut rounded = 0;
         for row in rows.rows(0) {
             if !span.contains(&row.timestamp) {
                 if !grid.holds(row.timestamp) {
@@ -92,13 +104,17 @@ impl<T: Totals> Panes<T> {
                 out.to(1).emit(row.timestamp, row.key, row.value);
                 continue;
             };
-            let added = T::part(plan.field.as_ref(), &row).and_then(|part| self.panes[pane].keys.or_default(row.key).add(part));
-            match added {
-                Ok(()) if sent => self.send_again(plan, grid, pane, row.key, out)?,
-                Ok(()) => {}
+            match T::part(plan, &row, &mut rounded) {
+                Ok(part) => {
+                    self.panes[pane].keys.or_default(row.key).add(part);
+                    if sent {
+                        self.send_again(plan, grid, pane, row.key, out);
+                    }
+                }
                 Err(error) => out.reject(row.index, error),
             }
         }
+        count_rounded(rounded);
         Ok(())
     }
 
@@ -113,14 +129,8 @@ impl<T: Totals> Panes<T> {
             Ok(index) => index,
             Err(index) => {
                 self.panes.insert(index, Pane { start, keys: KeyMap::default() });
-                let next_end = if first_end > self.sent_until {
-                    first_end
-                } else {
-                    let windows = (self.sent_until - first_end) / grid.slide + 1;
-                    first_end + windows * grid.slide
-                };
-                if next_end <= grid.last_window(start) + grid.size {
-                    self.next_end = self.next_end.min(next_end);
+                if let Some(window) = grid.unsent_window(start, self.sent_until) {
+                    self.next_end = self.next_end.min(window + grid.size);
                 }
                 index
             }
@@ -130,93 +140,60 @@ impl<T: Totals> Panes<T> {
 
     /// A row came after a window that holds it was sent, within the allowed lateness: sends the key's new result.
     #[cold]
-    fn send_again(&self, plan: &Plan, grid: Grid, pane: usize, key: &[u8], out: &mut Outputs) -> Result<(), Error> {
+    fn send_again(&self, plan: &Plan, grid: Grid, pane: usize, key: &[u8], out: &mut Outputs) {
         let pane = self.panes[pane].start;
-        let mut start = grid.first_window(pane);
-        while start <= grid.last_window(pane) && start + grid.size <= self.sent_until {
-            if (start + grid.size).saturating_add(plan.lateness) > out.watermark() {
-                let mut totals = T::default();
-                for part in self.of_window(grid, start).iter().filter_map(|pane| pane.keys.get(key)) {
-                    totals.merge(part)?;
-                }
-                Results::of(start, start + grid.size).send(plan, key, &totals, out.to(0));
-            }
-            start += grid.slide;
+        // Those that end later than this still take rows.
+        let closed = out.watermark().saturating_sub(plan.lateness);
+        let mut next = grid.unsent_window(pane, closed);
+        while let Some(start) = next.filter(|start| start + grid.size <= self.sent_until) {
+            let mut totals = T::default();
+            self.of_window(grid, start).filter_map(|pane| pane.keys.get(key)).for_each(|part| totals.merge(part));
+            Results::of(start, start + grid.size).send(plan, key, &totals, out.to(0));
+            next = grid.unsent_window(pane, start + grid.size);
         }
-        Ok(())
     }
 
     /// Event time has reached `watermark`: sends the windows that end by then, forgets what no window needs any more.
     pub(crate) fn advance(&mut self, plan: &Plan, watermark: Timestamp, out: &mut Outputs) -> Result<(), Error> {
         let grid = grid_of(plan);
-        if watermark >= self.next_end {
-            let mut due = BTreeSet::new();
-            for pane in &self.panes {
-                let mut start = grid.first_window(pane.start);
-                while start <= grid.last_window(pane.start) && start + grid.size <= watermark {
-                    if start + grid.size > self.sent_until {
-                        due.insert(start);
-                    }
-                    start += grid.slide;
-                }
-            }
-            for start in due {
-                self.send(plan, grid, start, out)?;
-            }
+        while self.next_end <= watermark && self.next_end < Timestamp::MAX {
+            let end = self.next_end;
+            self.send(plan, grid, end - grid.size, out);
+            self.next_end = self.end_after(grid, end);
         }
         self.sent_until = watermark;
-        if self.panes.first().is_some_and(|pane| expired(plan, grid, pane.start, watermark)) {
-            self.panes.retain(|pane| !expired(plan, grid, pane.start, watermark));
-        }
-        if watermark >= self.next_end {
-            self.next_end = self.earliest_unsent_end(grid);
+        while self.panes.front().is_some_and(|pane| expired(plan, grid, pane.start, watermark)) {
+            self.panes.pop_front();
         }
         Ok(())
     }
 
-    fn earliest_unsent_end(&self, grid: Grid) -> Timestamp {
-        let mut earliest = Timestamp::MAX;
-        for pane in &self.panes {
-            let first_end = grid.first_window(pane.start) + grid.size;
-            let last_end = grid.last_window(pane.start) + grid.size;
-            let mut end = first_end;
-            while end <= last_end && end <= self.sent_until {
-                end += grid.slide;
-            }
-            if end <= last_end {
-                earliest = earliest.min(end);
-            }
-        }
-        earliest
+    /// The end of the first window with rows that ends after `end`.
+    fn end_after(&self, grid: Grid, end: Timestamp) -> Timestamp {
+        // Of the panes that such a window holds, the first is also in the first such window.
+        let first = self.panes.partition_point(|pane| grid.last_window(pane.start) + grid.size <= end);
+        let window = self.panes.get(first).and_then(|pane| grid.unsent_window(pane.start, end));
+        window.map_or(Timestamp::MAX, |window| window + grid.size)
     }
 
     /// Sends the results of all keys of the window that starts at `start`.
-    fn send(&self, plan: &Plan, grid: Grid, start: Timestamp, out: &mut Outputs) -> Result<(), Error> {
+    fn send(&self, plan: &Plan, grid: Grid, start: Timestamp, out: &mut Outputs) {
         let results = Results::of(start, start + grid.size);
-        match self.of_window(grid, start) {
-            [] => {}
-            [pane] => pane.keys.for_each(|key, totals| results.send(plan, key, totals, out.to(0))),
-            panes => {
-                let mut merged: KeyMap<T> = KeyMap::default();
-                let mut result = Ok(());
-                for pane in panes {
-                    pane.keys.for_each(|key, totals| {
-                        if let Err(error) = merged.or_default(key).merge(totals) {
-                            result = Err(Error::fail(error));
-                        }
-                    });
-                }
-                result?;
-                merged.for_each(|key, totals| results.send(plan, key, totals, out.to(0)));
-            }
+        let mut panes = self.of_window(grid, start);
+        if panes.len() == 1 {
+            let pane = panes.next();
+            pane.into_iter().for_each(|pane| pane.keys.for_each(|key, totals| results.send(plan, key, totals, out.to(0))));
+            return;
         }
-        Ok(())
+        let mut merged: KeyMap<T> = KeyMap::default();
+        panes.for_each(|pane| pane.keys.for_each(|key, totals| merged.or_default(key).merge(totals)));
+        merged.for_each(|key, totals| results.send(plan, key, totals, out.to(0)));
     }
 
-    fn of_window(&self, grid: Grid, start: Timestamp) -> &[Pane<T>] {
+    fn of_window(&self, grid: Grid, start: Timestamp) -> impl ExactSizeIterator<Item = &Pane<T>> {
         let from = self.panes.partition_point(|pane| pane.start < start);
         let to = self.panes.partition_point(|pane| pane.start < start + grid.size);
-        &self.panes[from..to]
+        self.panes.range(from..to)
     }
 }
 

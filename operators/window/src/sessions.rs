@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use weir_sdk::prelude::*;
 
 use crate::config::{Plan, Shape};
-use crate::totals::{Results, Totals};
+use crate::totals::{Results, Totals, count_rounded};
 
 /// Rows of a key with less than the gap between them.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -49,22 +49,25 @@ impl<T: Totals> Sessions<T> {
     /// Takes in the rows of a call.
     pub(crate) fn process(&mut self, plan: &Plan, rows: BatchRef<'_>, out: &mut Outputs) -> Result<(), Error> {
         let Shape::Session { gap } = plan.shape else { unreachable!("panes are not kept in sessions") };
+        let mut rounded = 0;
         for row in rows.rows(0) {
             const FAR: Timestamp = Timestamp::MAX / 4;
-            if !(-FAR..FAR).contains(&row.timestamp) || gap > FAR {
+            if !(-FAR..FAR).contains(&row.timestamp) {
                 out.reject(row.index, format_args!("time {} is out of range", row.timestamp));
                 continue;
             }
-            if let Err(error) = self.add(plan, gap, &row, out) {
-                out.reject(row.index, error);
+            match T::part(plan, &row, &mut rounded) {
+                Ok(part) => self.add(plan, gap, &row, part, out),
+                Err(error) => out.reject(row.index, error),
             }
         }
+        count_rounded(rounded);
         Ok(())
     }
 
-    fn add(&mut self, plan: &Plan, gap: i64, row: &Row<'_>, out: &mut Outputs) -> Result<(), Error> {
+    fn add(&mut self, plan: &Plan, gap: i64, row: &Row<'_>, part: T::Part, out: &mut Outputs) {
         let mut session = Session { start: row.timestamp, end: row.timestamp + gap, sent: false, totals: T::default() };
-        session.totals.add(T::part(plan.field.as_ref(), row)?)?;
+        session.totals.add(part);
         let sessions = self.keys.get(row.key).map_or(&[][..], |key| key.sessions.as_slice());
         // Those that touch the row: it may close the gap between two.
         let from = sessions.partition_point(|other| other.end <= session.start);
@@ -72,11 +75,10 @@ impl<T: Totals> Sessions<T> {
         for other in &sessions[from..to] {
             session.start = session.start.min(other.start);
             session.end = session.end.max(other.end);
-            session.totals.merge(&other.totals)?;
+            session.totals.merge(&other.totals);
         }
         if session.end.saturating_add(plan.lateness) <= out.watermark() {
-            out.to(1).emit(row.timestamp, row.key, row.value);
-            return Ok(());
+            return out.to(1).emit(row.timestamp, row.key, row.value);
         }
         if session.end <= out.watermark() {
             session.sent = true;
@@ -89,7 +91,6 @@ impl<T: Totals> Sessions<T> {
             key.due = next;
             self.queue.push(Reverse((next, row.key.to_vec())));
         }
-        Ok(())
     }
 
     /// Event time has reached `watermark`: sends the sessions that end by then, forgets those that take no more rows.

@@ -88,7 +88,12 @@ fn sums_are_exact_to_the_cent() {
 #[test]
 fn rows_without_the_number_are_rejected_and_change_nothing() {
     let mut window = Harness::<Window>::new(r#"{"kind":"tumbling","size":"1s","field":"a.b","aggregate":"sum"}"#);
-    window.row(1, "k", "{}").row(1, "k", r#"{"a":{"b":true}}"#).row(1, "k", "{").row(1, "k", r#"{"a":{"b":0.12345678901}}"#);
+    window.row(1, "k", "{}").row(1, "k", r#"{"a":{"b":true}}"#).row(1, "k", "{").row(1, "k", r#"{"a":{"b":"1.2.3"}}"#);
+    window.row(1, "k", r#"{"a":{"b":1.7976931348623157e308}}"#).row(
+        1,
+        "k",
+        format!("{{\"a\":{{\"b\":\"1{}\"}}}}", "x".repeat(5_000)),
+    );
     let reasons: Vec<String> = window.take_rejections().into_iter().map(|rejected| rejected.reason).collect();
     assert_eq!(
         reasons,
@@ -96,11 +101,113 @@ fn rows_without_the_number_are_rejected_and_change_nothing() {
             "field `a.b` is missing",
             "field `a.b` is not a number",
             "reading the value: not JSON at byte 1",
-            "field `a.b`: 0.12345678901: more than 9 digits after the point"
+            "field `a.b`: 1.2.3: not a number",
+            "field `a.b`: 1.7976931348623157e308: more than 29 digits before the point",
+            &format!("field `a.b`: 1{}... (5001 bytes): not a number", "x".repeat(119)),
         ]
     );
     window.finish();
     assert_eq!(window.take_text(0), Vec::<String>::new());
+}
+
+const ALL: &str = r#""field":"n","aggregate":["count","sum","min","max","mean"]"#;
+
+fn numbers(harness: &mut Harness<Window>, time: Timestamp, numbers: &[&str]) {
+    for number in numbers {
+        harness.row(time, "a", format!("{{\"n\":{number}}}"));
+    }
+}
+
+#[test]
+fn a2_doubles_are_taken_rounded_by_default_and_counted() {
+    let mut window = Harness::<Window>::new(&format!(r#"{{"kind":"tumbling","size":"10ms",{ALL}}}"#));
+    numbers(&mut window, 1, &["0.30000000000000004", "0.12345678901", "1e-400", "2.5"]);
+    assert!(window.take_rejections().is_empty());
+    assert_eq!(window.counter("numbers_rounded"), 3);
+    window.finish();
+    let sums = r#""sum":2.923456789,"min":0,"max":2.5,"mean":0.730864197"#;
+    assert_eq!(window.take_text(0), [format!(r#"9 a {{"start":0,"end":10,"count":4,{sums}}}"#)]);
+}
+
+#[test]
+fn a2_exact_numbers_are_rejected_where_they_do_not_fit() {
+    let mut window = Harness::<Window>::new(&format!(r#"{{"kind":"tumbling","size":"10ms","numbers":"exact",{ALL}}}"#));
+    numbers(&mut window, 1, &["0.30000000000000004", "0.3"]);
+    assert_eq!(window.take_rejections()[0].reason, "field `n`: 0.30000000000000004: more than 9 digits after the point");
+    assert_eq!(window.counter("numbers_rounded"), 0);
+    window.finish();
+    assert!(window.take_text(0)[0].contains(r#""count":1,"sum":0.3,"#));
+}
+
+#[test]
+fn a2_floats_take_what_a_double_holds() {
+    let mut window =
+        Harness::<Window>::new(&format!(r#"{{"kind":"sliding","size":"10ms","slide":"5ms","numbers":"float",{ALL}}}"#));
+    numbers(&mut window, 1, &["1e200", "-2.5e-300"]);
+    numbers(&mut window, 6, &["1e200", "1e308", "\"1e5x\""]);
+    let reasons: Vec<String> = window.take_rejections().into_iter().map(|rejected| rejected.reason).collect();
+    assert_eq!(reasons, ["field `n`: 1e308: beyond 1e288", "field `n`: 1e5x: not a number"]);
+    window.advance(10);
+    let rows = window.take_text(0);
+    assert!(
+        rows[1].ends_with(r#""count":3,"sum":2e+200,"min":-2.5e-300,"max":1e+200,"mean":6.666666666666667e+199}"#),
+        "{rows:?}"
+    );
+    // No more than 2^64 rows can come, and so many of the greatest still have a sum.
+    let greatest = (0..64).fold(1e288, |sum: f64, _| sum + sum);
+    assert!(greatest.is_finite());
+}
+
+/// Whatever was accepted can be added up, across panes and sessions: no row makes a window fail later.
+#[test]
+fn sums_of_the_greatest_numbers_overflow_nowhere() {
+    const GREATEST: &str = "170141183460469231731687303715.884105727";
+    for window in [
+        r#""kind":"sliding","size":"10ms","slide":"5ms""#,
+        r#""kind":"tumbling","size":"10ms""#,
+        r#""kind":"session","gap":"4ms""#,
+    ] {
+        let mut window = Harness::<Window>::new(&format!("{{{window},\"allowed_lateness\":\"1h\",{ALL}}}"));
+        for time in [1, 7, 4] {
+            numbers(&mut window, time, &["1e29", GREATEST, "-1e29", "1e29"]);
+        }
+        window.advance(50);
+        numbers(&mut window, 8, &["1e29"]);
+        window.finish();
+        assert!(window.take_rejections().is_empty());
+        let results = window.take_text(0);
+        let all = results.iter().find(|row| row.contains("\"count\":13")).unwrap_or_else(|| panic!("{results:?}"));
+        let sum = r#""sum":910423550381407695195061911147.652317181,"#;
+        assert!(all.contains(sum) && all.contains("\"mean\":70032580798569822707312454703.66556286"), "{all}");
+    }
+}
+
+#[test]
+fn numbers_that_add_up_are_saved_and_go_on() {
+    let config = format!(r#"{{"kind":"tumbling","size":"10ms",{ALL}}}"#);
+    let mut window = Harness::<Window>::new(&config);
+    numbers(&mut window, 1, &["1e29", "1e29", "1e29"]);
+    let mut window = window.upgrade::<Window>(&config).unwrap();
+    numbers(&mut window, 1, &["-1e29", "0.5"]);
+    window.finish();
+    assert!(window.take_text(0)[0].contains("\"sum\":200000000000000000000000000000.5,"));
+}
+
+/// A window is looked at once, when it is due: not all windows of all panes at each watermark.
+#[test]
+fn a10_many_panes_cost_no_more_than_their_rows() {
+    // Each pane is in 5,000 windows. Looking at each window of each pane would be 5 * 10^9 steps.
+    let mut window = Harness::<Window>::new(r#"{"kind":"sliding","size":"5000ms","slide":"1ms","allowed_lateness":"5s"}"#);
+    let mut sent = 0;
+    for time in (0..20_000).step_by(20) {
+        window.row(time, if time % 4_000 == 0 { "often" } else { "x" }, "");
+        window.advance(time - 20);
+        sent += window.take(0).len();
+    }
+    window.finish();
+    sent += window.take(0).len();
+    assert!(sent > 24_000, "{sent}");
+    assert!(window.take_text(1).is_empty());
 }
 
 /// All windows that hold any row, computed from all rows at once.
@@ -235,6 +342,9 @@ fn state_goes_on_in_another_version_and_is_refused_by_another_window() {
         let mut other = old.upgrade::<Window>(r#"{"kind":"tumbling","size":"20ms"}"#).unwrap();
         let error = other.try_input(0, &[(1, b"a", b"")]).unwrap_err();
         assert!(error.contains("config.kind"), "{error}");
+        let mut other = old.upgrade::<Window>(&config.replace("\"field\"", "\"numbers\":\"float\",\"field\"")).unwrap();
+        let error = other.try_input(0, &[(1, b"a", b"")]).unwrap_err();
+        assert!(error.contains("and numbers describe"), "{error}");
     }
 }
 
@@ -248,6 +358,12 @@ fn what_is_wrong_with_a_configuration_is_named() {
         (r#"{"kind":"session","gap":"5m","size":"1m"}"#, "config.size: has no meaning for a session window"),
         (r#"{"kind":"tumbling","size":"5m","aggregate":"sum"}"#, "config.field: say which number"),
         (r#"{"kind":"tumbling","size":"5m","field":"x"}"#, "config.field: count alone"),
+        (r#"{"kind":"tumbling","size":"5m","numbers":"float"}"#, "config.numbers: count alone"),
+        (
+            r#"{"kind":"tumbling","size":"5m","aggregate":"sum","field":"x","numbers":"floats"}"#,
+            "config.numbers: unknown value `floats`; did you mean `float`?",
+        ),
+        (r#"{"kind":"tumbling","size":"99999999999d"}"#, "config.size: `99999999999d` is more than 1000000d"),
         (r#"{"kind":"tumbling","size":"5m","aggregate":[]}"#, "config.aggregate: name at least one"),
         (r#"{"kind":"sliding","size":"5m","slide":"10m"}"#, "config.slide: 600000 ms is longer than size"),
         (r#"{"kind":"sliding","size":"1d","slide":"1ms"}"#, "config.slide: 1 ms divides"),

@@ -1,24 +1,33 @@
 //! What is kept for a key in a window, and how it is written out.
+//!
+//! Whatever was accepted can always be added and merged: sums have room for as many numbers as can be counted, so that no row
+//! can make a window fail later.
 
-use weir_sdk::json::{Path, append_integer};
+use weir_sdk::json::{append_integer, number_at, refuse_number};
 use weir_sdk::prelude::*;
-use weir_sdk::{Decimal, Port};
+use weir_sdk::{Decimal, Port, Sum};
 
-use crate::config::{Aggregate, Plan};
+use crate::config::{Aggregate, NumberKind, Plan};
+
+/// The greatest double that is taken: 2^64 of them still add up to one.
+const FLOAT_MAX: f64 = 1e288;
 
 /// What is kept for a key in a window.
 pub(crate) trait Totals: Copy + Default + Serialize + for<'de> Deserialize<'de> + 'static {
     /// What one row contributes.
     type Part: Copy;
 
-    /// Reads a row's part.
-    fn part(field: Option<&Path>, row: &Row<'_>) -> Result<Self::Part, Error>;
+    /// Reads a row's part. Counts in `rounded` if it is not exactly what is written there.
+    ///
+    /// # Errors
+    /// A rejection: why there is none.
+    fn part(plan: &Plan, row: &Row<'_>, rounded: &mut u64) -> Result<Self::Part, Error>;
 
-    /// Takes in a row. Nothing changes where it is refused.
-    fn add(&mut self, part: Self::Part) -> Result<(), Error>;
+    /// Takes in a row.
+    fn add(&mut self, part: Self::Part);
 
     /// Takes in the rows of another window.
-    fn merge(&mut self, other: &Self) -> Result<(), Error>;
+    fn merge(&mut self, other: &Self);
 
     /// Appends `,"count":3` and so on.
     fn append_to(&self, aggregates: &[Aggregate], bytes: &mut Vec<u8>);
@@ -32,19 +41,17 @@ impl Totals for Rows {
     type Part = ();
 
     #[inline]
-    fn part(_: Option<&Path>, _: &Row<'_>) -> Result<(), Error> {
+    fn part(_: &Plan, _: &Row<'_>, _: &mut u64) -> Result<(), Error> {
         Ok(())
     }
 
     #[inline]
-    fn add(&mut self, (): ()) -> Result<(), Error> {
+    fn add(&mut self, (): ()) {
         self.0 += 1;
-        Ok(())
     }
 
-    fn merge(&mut self, other: &Rows) -> Result<(), Error> {
+    fn merge(&mut self, other: &Rows) {
         self.0 += other.0;
-        Ok(())
     }
 
     fn append_to(&self, aggregates: &[Aggregate], bytes: &mut Vec<u8>) {
@@ -54,11 +61,11 @@ impl Totals for Rows {
     }
 }
 
-/// Rows and numbers.
+/// Rows and decimal numbers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Numbers {
     count: u64,
-    sum: Decimal,
+    sum: Sum,
     min: Decimal,
     max: Decimal,
 }
@@ -66,53 +73,121 @@ pub(crate) struct Numbers {
 impl Totals for Numbers {
     type Part = Decimal;
 
-    fn part(field: Option<&Path>, row: &Row<'_>) -> Result<Decimal, Error> {
-        let Some(path) = field else { return Ok(Decimal::ZERO) };
-        let raw = path.find(row.value).or_reject("reading the value")?;
-        let raw = raw.ok_or_else(|| Error::reject(format_args!("field `{path}` is missing")))?;
-        let text = raw.number().ok_or_else(|| Error::reject(format_args!("field `{path}` is not a number")))?;
-        Decimal::parse(text).map_err(|error| Error::reject(format_args!("field `{path}`: {text}: {error}")))
+    fn part(plan: &Plan, row: &Row<'_>, rounded: &mut u64) -> Result<Decimal, Error> {
+        let Some(path) = &plan.field else { return Ok(Decimal::ZERO) };
+        let text = number_at(path, row.value)?;
+        let decimal = if plan.numbers == NumberKind::Exact {
+            Decimal::parse(text)
+        } else {
+            Decimal::parse_rounded(text).map(|(decimal, was_rounded)| {
+                *rounded += u64::from(was_rounded);
+                decimal
+            })
+        };
+        decimal.map_err(|error| refuse_number(path, text, error))
     }
 
-    fn add(&mut self, part: Decimal) -> Result<(), Error> {
-        self.merge(&Numbers { count: 1, sum: part, min: part, max: part })
+    fn add(&mut self, part: Decimal) {
+        let is_first = self.count == 0;
+        self.count += 1;
+        self.sum.add(part);
+        self.min = if is_first { part } else { self.min.min(part) };
+        self.max = if is_first { part } else { self.max.max(part) };
     }
 
-    fn merge(&mut self, other: &Numbers) -> Result<(), Error> {
-        if self.count == 0 {
-            *self = *other;
-            return Ok(());
+    fn merge(&mut self, other: &Numbers) {
+        match (self.count, other.count) {
+            (_, 0) => {}
+            (0, _) => *self = *other,
+            _ => {
+                self.count += other.count;
+                self.sum.merge(&other.sum);
+                self.min = self.min.min(other.min);
+                self.max = self.max.max(other.max);
+            }
         }
-        self.sum = self.sum.checked_add(other.sum).ok_or_else(|| Error::reject("the sum is out of range"))?;
-        self.count += other.count;
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-        Ok(())
     }
 
     fn append_to(&self, aggregates: &[Aggregate], bytes: &mut Vec<u8>) {
         for aggregate in aggregates {
-            let (name, number) = match aggregate {
-                Aggregate::Count => {
-                    append_count(self.count, bytes);
-                    continue;
-                }
-                Aggregate::Sum => ("sum", self.sum),
-                Aggregate::Min => ("min", self.min),
-                Aggregate::Max => ("max", self.max),
-                Aggregate::Mean => ("mean", self.sum.divided_by(self.count).unwrap_or_default()),
-            };
-            bytes.extend_from_slice(b",\"");
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.extend_from_slice(b"\":");
-            number.append_to(bytes);
+            match aggregate {
+                Aggregate::Count => append_count(self.count, bytes),
+                Aggregate::Sum => self.sum.append_to(named("sum", bytes)),
+                Aggregate::Min => self.min.append_to(named("min", bytes)),
+                Aggregate::Max => self.max.append_to(named("max", bytes)),
+                Aggregate::Mean => self.sum.divided_by(self.count).unwrap_or_default().append_to(named("mean", bytes)),
+            }
         }
     }
 }
 
+/// Rows and doubles.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Floats {
+    count: u64,
+    sum: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Totals for Floats {
+    type Part = f64;
+
+    fn part(plan: &Plan, row: &Row<'_>, _: &mut u64) -> Result<f64, Error> {
+        let Some(path) = &plan.field else { return Ok(0.0) };
+        let text = number_at(path, row.value)?;
+        match text.parse::<f64>() {
+            Ok(number) if number.abs() <= FLOAT_MAX => Ok(number),
+            Ok(_) => Err(refuse_number(path, text, "beyond 1e288")),
+            Err(_) => Err(refuse_number(path, text, "not a number")),
+        }
+    }
+
+    fn add(&mut self, part: f64) {
+        self.merge(&Floats { count: 1, sum: part, min: part, max: part });
+    }
+
+    fn merge(&mut self, other: &Floats) {
+        match (self.count, other.count) {
+            (_, 0) => {}
+            (0, _) => *self = *other,
+            _ => {
+                self.count += other.count;
+                self.sum += other.sum;
+                self.min = self.min.min(other.min);
+                self.max = self.max.max(other.max);
+            }
+        }
+    }
+
+    fn append_to(&self, aggregates: &[Aggregate], bytes: &mut Vec<u8>) {
+        for aggregate in aggregates {
+            match aggregate {
+                Aggregate::Count => append_count(self.count, bytes),
+                Aggregate::Sum => append_float(self.sum, named("sum", bytes)),
+                Aggregate::Min => append_float(self.min, named("min", bytes)),
+                Aggregate::Max => append_float(self.max, named("max", bytes)),
+                Aggregate::Mean => append_float(self.sum / self.count as f64, named("mean", bytes)),
+            }
+        }
+    }
+}
+
+fn named<'a>(name: &str, bytes: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
+    bytes.extend_from_slice(b",\"");
+    bytes.extend_from_slice(name.as_bytes());
+    bytes.extend_from_slice(b"\":");
+    bytes
+}
+
+/// The shortest text that means this number.
+fn append_float(number: f64, bytes: &mut Vec<u8>) {
+    weir_sdk::serde_json::to_writer(bytes, &number).expect("a finite number has a JSON form and memory takes it");
+}
+
 fn append_count(count: u64, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(b",\"count\":");
-    append_integer(bytes, i64::try_from(count).unwrap_or(i64::MAX));
+    append_integer(bytes, count);
 }
 
 /// Writes the result of one window after the other: the part that all keys share is made once.
@@ -139,5 +214,12 @@ impl Results {
             totals.append_to(&plan.aggregates, bytes);
             bytes.push(b'}');
         });
+    }
+}
+
+/// Says how many numbers of a call were rounded.
+pub(crate) fn count_rounded(rounded: u64) {
+    if rounded > 0 {
+        weir_sdk::metrics::add("numbers_rounded", rounded);
     }
 }
