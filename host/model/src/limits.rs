@@ -76,14 +76,27 @@ pub const EMIT_BYTES_MAX: usize = 64 << 20;
 /// Batches an operator may emit within one call.
 pub const EMIT_BATCHES_MAX: usize = 65_536;
 
-/// Log lines of one instance kept per second; more are counted and dropped.
+/// Bytes that a guest hands to the host in one call of it, or as the result of one call of the guest: what it emits at most,
+/// and as much again for state that is saved in one piece. Texts are looked at whole before they are cut.
+pub const HOSTCALL_BYTES_MAX: usize = 2 * EMIT_BYTES_MAX;
+
+/// Log lines of one operator on one worker kept per second; more are counted and dropped.
 pub const LOG_LINES_PER_SECOND_MAX: u32 = 100;
 
 /// Longest log line; longer ones are cut.
 pub const LOG_LINE_BYTES_MAX: usize = 4 << 10;
 
-/// Names of metrics one operator may use.
+/// Names of metrics one operator may use on one worker.
 pub const METRIC_NAMES_MAX: usize = 256;
+
+/// Longest name of a metric; longer ones are ignored.
+pub const METRIC_NAME_BYTES_MAX: usize = 256;
+
+/// Bytes of a heartbeat beyond which it is sent in parts.
+pub const HEARTBEAT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of names of metrics that one execution keeps on one worker, each with its operator's; further names are ignored.
+pub const METRIC_BYTES_MAX: usize = 4 << 20;
 
 /// Longest reason given with a rejected row or a failure; longer ones are cut.
 pub const REASON_BYTES_MAX: usize = 1 << 10;
@@ -211,4 +224,8 @@ const _: () = assert!(CALL_TARGET_MS < CALL_DEADLINE_MS_DEFAULT);
 const _: () = assert!(INSTANCE_MEMORY_BYTES_DEFAULT <= INSTANCE_MEMORY_BYTES_MAX);
 const _: () = assert!(PACKET_BYTES_MAX as usize * 10 <= 65_507, "ten packets fit into one send");
 const _: () = assert!(CONTROL_MESSAGE_BYTES_MAX <= CONTROL_QUEUE_BYTES_MAX, "the largest message can wait");
+const _: () = assert!(2 * HEARTBEAT_BYTES_MAX <= CONTROL_MESSAGE_BYTES_MAX, "a heartbeat is never too large to be sent");
+const _: () =
+    assert!(2 * METRIC_BYTES_MAX <= CONTROL_MESSAGE_BYTES_MAX, "last counts fit into a message, whatever escaping does");
+const _: () = assert!(METRIC_NAMES_MAX * METRIC_NAME_BYTES_MAX <= METRIC_BYTES_MAX, "one operator may use its names");
 const _: () = assert!(HELLO_BYTES_MAX >= 2 * NAME_BYTES_MAX + 64, "the longest names fit into a hello");

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
-use weir_model::Digest;
+use weir_model::{Digest, limits};
 
 use crate::image::ImageError;
 use crate::intake::IntakeError;
@@ -191,6 +191,11 @@ impl Refusal {
     }
 }
 
+/// What wasmtime says when a guest hands the host more than `HOSTCALL_BYTES_MAX`; the error's type is private to it. A test
+/// of floods notices when an update says it otherwise.
+const HOSTCALL_FUEL_EXHAUSTED: &str =
+    "too much data is being copied between the host and the guest: fuel allocated for hostcalls has been exhausted";
+
 /// Frames of the guest named in a trap's message.
 const FRAMES_SHOWN_MAX: usize = 6;
 
@@ -208,9 +213,12 @@ impl Trap {
             }
         } else {
             let message = error.root_cause().to_string();
-            // wasmtime's own bound on what a guest hands to the host in one call has no public type.
-            let kind = if message.contains("fuel") { TrapKind::Limit } else { TrapKind::Contract };
-            (kind, message)
+            if message == HOSTCALL_FUEL_EXHAUSTED {
+                let max = limits::HOSTCALL_BYTES_MAX;
+                (TrapKind::Limit, format!("one call handed the host too much data: more than {max} bytes"))
+            } else {
+                (TrapKind::Contract, message)
+            }
         };
         if let Some(backtrace) = error.downcast_ref::<wasmtime::WasmBacktrace>() {
             let names: Vec<String> = backtrace

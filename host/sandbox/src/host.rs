@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use wasmtime::component::Linker;
 use wasmtime::{AsContext, StoreContextMut};
@@ -10,7 +10,8 @@ use weir_model::{Batch, BatchRef, Blobs, BlobsRef, limits};
 
 use crate::bindings::{BatchOut, LevelOut, TextOut, names};
 use crate::error::Refusal;
-use crate::limits::{Gate, Limiter, LogGate, MetricNames, NameCheck, cut};
+use crate::limits::Limiter;
+use crate::reports::{MetricKind, Reports};
 
 /// Rows an operator sent out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub enum LogLevel {
     Error,
 }
 
-/// Takes what operators log and count. Called on the thread that calls the instance, in the middle of the call: must
+/// Takes what one operator logs and counts, within the bounds of `weir_model::limits`. Called on the thread that calls the instance, in the middle of the call: must
 /// be quick.
 pub trait HostEvents: Send + Sync {
     /// A line, cut to `LOG_LINE_BYTES_MAX`.
@@ -66,14 +67,12 @@ pub(crate) struct Guest {
     pub(crate) saved: Vec<Batch>,
     sent_bytes: usize,
     sent_batches: usize,
-    events: Arc<dyn HostEvents>,
-    log_gate: LogGate,
-    metric_names: MetricNames,
+    reports: Arc<Reports>,
     random: Random,
 }
 
 impl Guest {
-    pub(crate) fn new(memory_bytes_max: u64, events: Arc<dyn HostEvents>) -> Guest {
+    pub(crate) fn new(memory_bytes_max: u64, reports: Arc<Reports>) -> Guest {
         Guest {
             limiter: Limiter::new(memory_bytes_max),
             phase: Phase::Quiet,
@@ -81,9 +80,7 @@ impl Guest {
             saved: Vec::new(),
             sent_bytes: 0,
             sent_batches: 0,
-            events,
-            log_gate: LogGate::new(),
-            metric_names: MetricNames::default(),
+            reports,
             random: Random::default(),
         }
     }
@@ -111,29 +108,6 @@ impl Guest {
             return Err(Refusal::limit(format!("one call sent more than {max} bytes; spread the rows over several calls")));
         }
         Ok(())
-    }
-
-    fn log(&mut self, level: LogLevel, message: &str) {
-        if let Gate::Keep { dropped_before } = self.log_gate.pass(Instant::now()) {
-            if dropped_before > 0 {
-                let max = limits::LOG_LINES_PER_SECOND_MAX;
-                let message = format!("{dropped_before} log lines of this instance were dropped: it may log {max} a second");
-                self.events.log(LogLevel::Warn, &message);
-            }
-            self.events.log(level, cut(message, limits::LOG_LINE_BYTES_MAX));
-        }
-    }
-
-    fn new_metric(&mut self, name: &str, report: impl FnOnce(&dyn HostEvents, &str)) {
-        match self.metric_names.check(name) {
-            NameCheck::Known => report(&*self.events, name),
-            NameCheck::RefusedFirst => {
-                let (max, name) = (limits::METRIC_NAMES_MAX, cut(name, 64));
-                let message = format!("metric {name:?} is ignored: the name is too long or one of more than {max} names");
-                self.log(LogLevel::Warn, &message);
-            }
-            NameCheck::Refused => {}
-        }
     }
 }
 
@@ -169,23 +143,28 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         store.data_mut().saved.push(rows);
         Ok(())
     })?;
-    linker.instance(names::LOG)?.func_wrap("write", |mut store, (level, message): (LevelOut, TextOut)| {
-        let level = match level {
-            LevelOut::Debug => LogLevel::Debug,
-            LevelOut::Info => LogLevel::Info,
-            LevelOut::Warn => LogLevel::Warn,
-            LevelOut::Error => LogLevel::Error,
-        };
-        let message = text(&store, &message)?;
-        store.data_mut().log(level, &message);
-        Ok(())
-    })?;
+    linker.instance(names::LOG)?.func_wrap(
+        "write",
+        |store: StoreContextMut<'_, Guest>, (level, message): (LevelOut, TextOut)| {
+            let level = match level {
+                LevelOut::Debug => LogLevel::Debug,
+                LevelOut::Info => LogLevel::Info,
+                LevelOut::Warn => LogLevel::Warn,
+                LevelOut::Error => LogLevel::Error,
+            };
+            let reports = &store.data().reports;
+            if reports.takes_line() {
+                reports.line(level, &message.to_str(store.as_context())?);
+            }
+            Ok(())
+        },
+    )?;
     let mut metrics = linker.instance(names::METRICS)?;
-    metrics.func_wrap("add", |mut store, (counter, delta): (TextOut, u64)| {
-        metric(&mut store, &counter, |events, counter| events.count(counter, delta))
+    metrics.func_wrap("add", |store, (counter, delta): (TextOut, u64)| {
+        metric(&store, MetricKind::Counter, &counter, |events, counter| events.count(counter, delta))
     })?;
-    metrics.func_wrap("set", |mut store, (gauge, value): (TextOut, f64)| {
-        metric(&mut store, &gauge, |events, gauge| events.gauge(gauge, value))
+    metrics.func_wrap("set", |store, (gauge, value): (TextOut, f64)| {
+        metric(&store, MetricKind::Gauge, &gauge, |events, gauge| events.gauge(gauge, value))
     })?;
     let mut ambient = linker.instance(names::AMBIENT)?;
     ambient.func_wrap("now", |_store, (): ()| {
@@ -196,26 +175,19 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Copies a text out of the guest, no more of it than a log line may hold.
-fn text(store: &StoreContextMut<'_, Guest>, text: &TextOut) -> wasmtime::Result<String> {
-    let text = text.to_str(store.as_context())?;
-    Ok(cut(&text, limits::LOG_LINE_BYTES_MAX).to_string())
-}
-
-/// Reports a number under a name. A name used before is not even copied.
+/// Reports a number under a name. Nobody has a reason for a name so long that looking at it is work.
 fn metric(
-    store: &mut StoreContextMut<'_, Guest>,
+    store: &StoreContextMut<'_, Guest>,
+    kind: MetricKind,
     name: &TextOut,
     report: impl FnOnce(&dyn HostEvents, &str),
 ) -> wasmtime::Result<()> {
     let name = name.to_str(store.as_context())?;
-    let guest = store.data();
-    if guest.metric_names.is_known(&name) {
-        report(&*guest.events, &name);
-    } else {
-        let name = cut(&name, limits::LOG_LINE_BYTES_MAX).to_string();
-        store.data_mut().new_metric(&name, report);
+    if name.len() > limits::LOG_LINE_BYTES_MAX {
+        let (len, max) = (name.len(), limits::METRIC_NAME_BYTES_MAX);
+        return Err(Refusal::limit(format!("the name of a metric has {len} bytes, more than the limit of {max}")));
     }
+    store.data().reports.metric(kind, &name, |events| report(events, &name));
     Ok(())
 }
 

@@ -6,11 +6,11 @@ use wasmtime::Store;
 use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, limits};
 
 use crate::component::Exports;
-use crate::error::{CallError, SandboxError, Trap};
+use crate::error::{CallError, Refusal, SandboxError, Trap};
 use crate::host::{Emitted, Guest, Phase};
 use crate::image::{Capture, CapturedMemory, Kind};
-use crate::limits::cut;
 use crate::memory::{PAGE_BYTES, PageSet, Region, Tracker};
+use crate::reports::cut;
 use crate::template::{Template, read_globals};
 
 /// Captures that are neither completed nor superseded and are remembered apart; beyond, the oldest two are joined.
@@ -90,14 +90,19 @@ impl Instance {
     #[inline]
     pub fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
         debug_assert!(rows.is_valid());
-        let rejected = self.emit(emitted, |exports, store| exports.process.call(store, (input, rows.into())))?;
+        let rejected = self.emit(emitted, |exports, store| {
+            let (result,) = exports.process.call(store, (input, rows.into()))?;
+            let outside = result.iter().flatten().find(|rejection| rejection.row as usize >= rows.len());
+            match outside.map(|rejection| rejection.row) {
+                Some(row) => {
+                    let given = rows.len();
+                    Err(Refusal::contract(format!("process rejected row {row}, but was given {given} rows")))
+                }
+                None => Ok((result,)),
+            }
+        })?;
         if rejected.is_empty() {
             return Ok(Vec::new());
-        }
-        if let Some(outside) = rejected.iter().find(|rejection| rejection.row as usize >= rows.len()) {
-            let message = format!("process rejected row {}, but was given {} rows", outside.row, rows.len());
-            let trap = Trap { kind: crate::TrapKind::Contract, message };
-            return Err(self.break_with(trap));
         }
         let cut = |reason: &str| cut(reason, limits::REASON_BYTES_MAX).to_string();
         Ok(rejected.iter().map(|rejection| Rejection { row: rejection.row, reason: cut(&rejection.reason) }).collect())

@@ -21,6 +21,7 @@ mod instance;
 mod intake;
 mod limits;
 mod memory;
+mod reports;
 mod template;
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use crate::error::{SandboxError, Trap};
 use crate::host::{Guest, HostEvents, Phase};
 use crate::image::{Content, Encoder, Globals, Header, Image, ImageError, Kind, for_each_page, parse_chain};
 use crate::instance::{Instance, Standing};
-use crate::limits::{InstanceLimits, cut};
+use crate::limits::InstanceLimits;
 use crate::memory::{PAGE_BYTES, Region, SealedBuilder, SealedMemory, Start, with_plan};
+use crate::reports::{Reports, cut};
 
 /// An operator right after `open`. Cheap to clone and to share between threads; every instance of the operator must
 /// come from the same template, or from one restored from its image.
@@ -26,7 +27,7 @@ pub struct Template {
 struct Inner {
     component: Component,
     limits: InstanceLimits,
-    events: Arc<dyn HostEvents>,
+    reports: Arc<Reports>,
     memories: Vec<Arc<SealedMemory>>,
     globals: Globals,
     /// Hash of the whole content.
@@ -45,7 +46,8 @@ impl Component {
         limits: &InstanceLimits,
         events: Arc<dyn HostEvents>,
     ) -> Result<Template, SandboxError> {
-        let Standing { mut store, exports, regions } = self.start(self.init()?, limits, &events, None)?;
+        let reports = Reports::new(events);
+        let Standing { mut store, exports, regions } = self.start(self.init()?, limits, &reports, None)?;
         let trapped =
             |error: wasmtime::Error| SandboxError::Start { digest: self.digest(), trap: Trap::of(&error, limits.call_deadline) };
         let context_in =
@@ -60,7 +62,7 @@ impl Component {
         store.set_epoch_deadline(self.shared().deadline_epochs(limits.call_deadline));
         let globals = read_globals(&mut store, &exports).map_err(trapped)?;
         let memories = regions.iter().map(|region| seal(region)).collect::<Result<_, _>>()?;
-        Template::new(self.clone(), *limits, events, memories, globals)
+        Template::new(self.clone(), *limits, reports, memories, globals)
     }
 
     /// Builds a template from its image. No guest code runs.
@@ -95,7 +97,7 @@ impl Component {
             })
             .collect::<Result<_, SandboxError>>()?;
         let (header, globals) = (image.header, image.globals);
-        let template = Template::new(self.clone(), *limits, events, memories, globals)?;
+        let template = Template::new(self.clone(), *limits, Reports::new(events), memories, globals)?;
         if template.inner.id != header.template {
             return Err(
                 ImageError::WrongTemplate { image: 0, image_template: header.template, template: template.inner.id }.into()
@@ -109,10 +111,11 @@ impl Component {
         &self,
         variant: &Variant,
         limits: &InstanceLimits,
-        events: &Arc<dyn HostEvents>,
+        reports: &Arc<Reports>,
         starts: Option<Vec<Start>>,
     ) -> Result<Standing, SandboxError> {
-        let mut store = Store::new(&self.shared().engine, Guest::new(limits.memory_bytes, events.clone()));
+        let mut store = Store::new(&self.shared().engine, Guest::new(limits.memory_bytes, reports.clone()));
+        store.set_hostcall_fuel(weir_model::limits::HOSTCALL_BYTES_MAX);
         store.limiter(|guest| &mut guest.limiter);
         store.set_epoch_deadline(self.shared().deadline_epochs(limits.call_deadline));
         let digest = self.digest();
@@ -141,12 +144,12 @@ impl Template {
     fn new(
         component: Component,
         limits: InstanceLimits,
-        events: Arc<dyn HostEvents>,
+        reports: Arc<Reports>,
         memories: Vec<Arc<SealedMemory>>,
         globals: Globals,
     ) -> Result<Template, SandboxError> {
         let id = identity(&memories, &globals);
-        let template = Template { inner: Arc::new(Inner { component, limits, events, memories, globals, id }) };
+        let template = Template { inner: Arc::new(Inner { component, limits, reports, memories, globals, id }) };
         // Finds out now, not at the first key, whether instances can be made and fit the memories and globals.
         template.instantiate()?;
         Ok(template)
@@ -213,7 +216,7 @@ impl Template {
     fn stand(&self, sizes: impl Iterator<Item = usize>, globals: &Globals) -> Result<Standing, SandboxError> {
         let inner = &*self.inner;
         let starts = inner.memories.iter().cloned().zip(sizes).map(|(template, size)| Start { template, size }).collect();
-        let mut standing = inner.component.start(inner.component.run(), &inner.limits, &inner.events, Some(starts))?;
+        let mut standing = inner.component.start(inner.component.run(), &inner.limits, &inner.reports, Some(starts))?;
         let failed = |reason: String| SandboxError::Instantiate { digest: inner.component.digest(), reason };
         if !standing.exports.accessors.iter().map(|access| access.slots()).eq(globals.iter().map(Vec::len)) {
             return Err(failed("its globals are not those of its image".to_string()));

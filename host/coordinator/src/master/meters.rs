@@ -24,7 +24,7 @@ type Times = (u64, u64);
 pub(super) struct Meters {
     attempt: Attempt,
     started: Instant,
-    /// By worker, as said last.
+    /// By worker, what it has said so far.
     workers: BTreeMap<String, WorkerProgress>,
     /// When progress was read last, and what it said.
     last: (Instant, u64, BTreeMap<TaskId, Times>),
@@ -36,9 +36,12 @@ impl Meters {
         Meters { attempt, started, workers: BTreeMap::new(), last: (started, 0, BTreeMap::new()) }
     }
 
-    /// A worker has said how far it is.
+    /// A worker has said how far it is, or a part of that.
     pub(super) fn hear(&mut self, worker: &str, progress: WorkerProgress) {
-        self.workers.insert(worker.to_owned(), progress);
+        match self.workers.get_mut(worker) {
+            Some(said) => said.merge(progress),
+            None => drop(self.workers.insert(worker.to_owned(), progress)),
+        }
     }
 
     /// Puts everything together. Shares and rates are since the last time.

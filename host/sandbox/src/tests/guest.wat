@@ -71,9 +71,9 @@
     (result i32)
     (local $i i32)
     (block $default
-    (block $amplify (block $step (block $fill (block $metrics (block $reject (block $fail (block $unreachable (block $echo (block $uneven
+    (block $wrong (block $name (block $text (block $amplify (block $step (block $fill (block $metrics (block $reject (block $fail (block $unreachable (block $echo (block $uneven
     (block $huge_emit (block $huge_list (block $huge_string (block $logs (block $flood (block $recurse (block $loop (block $grow (block $poke
-      (br_table $poke $grow $loop $recurse $flood $logs $huge_string $huge_list $huge_emit $uneven $echo $unreachable $fail $reject $metrics $fill $step $amplify $default (local.get $input))
+      (br_table $poke $grow $loop $recurse $flood $logs $huge_string $huge_list $huge_emit $uneven $echo $unreachable $fail $reject $metrics $fill $step $amplify $text $name $wrong $default (local.get $input))
     ) ;; 0 poke: stores each value (8 bytes) at the address that is the row's timestamp
       (loop $more
         (if (i32.lt_u (local.get $i) (local.get $rows)) (then
@@ -138,11 +138,12 @@
       (i32.store (i32.const 72) (i32.const 1))
       (i32.store (i32.const 8) (i32.const 0x100000))
       (return (i32.const 64))
-    ) ;; 14 use 1,000 names of counters
+    ) ;; 14 use 1,000 names of counters, apart by the first timestamp
       (loop $more
         (i32.store8 (i32.const 1024) (i32.add (i32.const 48) (i32.rem_u (local.get $i) (i32.const 64))))
         (i32.store8 (i32.const 1025) (i32.add (i32.const 48) (i32.div_u (local.get $i) (i32.const 64))))
-        (call $add (i32.const 1024) (i32.const 2) (i64.const 1))
+        (i32.store8 (i32.const 1026) (i32.wrap_i64 (i64.load (local.get $ts))))
+        (call $add (i32.const 1024) (i32.const 3) (i64.const 1))
         (local.set $i (i32.add (local.get $i) (i32.const 1)))
         (br_if $more (i32.lt_u (local.get $i) (i32.const 1000))))
       (return (call $ok))
@@ -174,6 +175,24 @@
       (i32.store (i32.const 64) (i32.const 0))
       (i32.store (i32.const 68) (i32.const 0x30000))
       (i32.store (i32.const 72) (i32.const 1000))
+      (return (i32.const 64))
+    ) ;; 18 log what lies at 128 KiB, as many bytes as the first timestamp says, as often as the second
+      (loop $more
+        (call $log (i32.const 1) (i32.const 0x20000) (i32.wrap_i64 (i64.load (local.get $ts))))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br_if $more (i32.lt_u (local.get $i) (i32.wrap_i64 (i64.load offset=8 (local.get $ts))))))
+      (return (call $ok))
+    ) ;; 19 count under the name that lies at 128 KiB, as many bytes as the first timestamp says
+      (call $add (i32.const 0x20000) (i32.wrap_i64 (i64.load (local.get $ts))) (i64.const 1))
+      (return (call $ok))
+    ) ;; 20 echo, then reject the row whose index is the first timestamp
+      (call $emit (i32.const 0) (local.get $ts) (local.get $rows) (local.get $ke) (local.get $ke_n) (local.get $kb) (local.get $kb_n)
+        (local.get $ve) (local.get $ve_n) (local.get $vb) (local.get $vb_n))
+      (i64.store (i32.const 80) (i64.load (local.get $ts)))
+      (i64.store (i32.const 84) (i64.const 1024))
+      (i32.store (i32.const 64) (i32.const 0))
+      (i32.store (i32.const 68) (i32.const 80))
+      (i32.store (i32.const 72) (i32.const 1))
       (return (i32.const 64))
     )
     (unreachable))

@@ -115,10 +115,80 @@ fn s70_a_flood_of_log_lines_is_cut() {
 fn s70_names_of_metrics_are_bounded() {
     let (template, events) = tight_template();
     let mut instance = template.instantiate().unwrap();
-    run(&mut instance, op::METRICS, &rows(&[(1, 1)]));
-    run(&mut instance, op::METRICS, &rows(&[(1, 1)]));
+    run(&mut instance, op::METRICS, &rows(&[(i64::from(b'a'), 1)]));
+    run(&mut instance, op::METRICS, &rows(&[(i64::from(b'a'), 1)]));
     assert_eq!(events.counts.lock().unwrap().len(), 2 * limits::METRIC_NAMES_MAX, "the first names go on counting");
     assert_eq!(events.lines.lock().unwrap().len(), 1, "said once");
+}
+
+#[test]
+fn s91_names_of_metrics_and_log_lines_are_bounded_over_all_instances_of_an_operator() {
+    let (template, events) = tight_template();
+    let started = std::time::Instant::now();
+    for number in 0..10 {
+        let mut instance = template.instantiate().unwrap();
+        run(&mut instance, op::METRICS, &rows(&[(i64::from(b'a') + number, 1)]));
+        run(&mut instance, op::LOGS, &rows(&[(1, 1)]));
+    }
+    let names: std::collections::BTreeSet<String> = events.counts.lock().unwrap().iter().cloned().collect();
+    assert_eq!(names.len(), limits::METRIC_NAMES_MAX);
+    let seconds = started.elapsed().as_secs() as usize + 1;
+    let lines = events.lines.lock().unwrap().len();
+    // What was dropped is said once a second, and the names that were ignored once.
+    assert!(lines <= (seconds + 1) * (limits::LOG_LINES_PER_SECOND_MAX as usize + 1) + 1, "{lines} in {seconds} s");
+}
+
+#[test]
+fn s98_log_lines_that_are_dropped_are_not_looked_at() {
+    let (template, events) = tight_template();
+    let mut instance = template.instantiate().unwrap();
+    // No text: whoever looks at it traps.
+    poke(&mut instance, 0x20000, u64::MAX);
+    let trap_of = |instance: &mut Instance, times| match instance.process(
+        op::TEXT,
+        rows(&[(1 << 20, 0), (times, 0)]).view(),
+        &mut Vec::new(),
+    ) {
+        Err(CallError::Trapped(trap)) => Some(trap),
+        Ok(_) => None,
+        Err(other) => panic!("{other}"),
+    };
+    let trap = trap_of(&mut instance, 1).expect("the first line is looked at");
+    assert_eq!(trap.kind, TrapKind::Contract, "{trap}");
+    let gate_is_shut = || {
+        let mut other = template.instantiate().unwrap();
+        run(&mut other, op::LOGS, &rows(&[(1, 1)]));
+        poke(&mut other, 0x20000, u64::MAX);
+        other
+    };
+    // A new second of the gate may begin in between.
+    assert!((0..20).any(|_| trap_of(&mut gate_is_shut(), 1).is_none()), "no line was dropped unseen");
+    assert!(events.lines.lock().unwrap().iter().all(|(_, line)| line.len() <= limits::LOG_LINE_BYTES_MAX));
+}
+
+#[test]
+fn s98_texts_beyond_what_a_call_may_hand_over_are_refused() {
+    let events = Arc::new(Events::default());
+    let roomy = InstanceLimits { memory_bytes: 256 << 20, ..tight() };
+    let template = HASH.1.template(&context("{}"), &roomy, events).unwrap();
+    for op in [op::TEXT, op::NAME] {
+        let mut instance = template.instantiate().unwrap();
+        grow(&mut instance, 3_000);
+        let trap = trap(&mut instance, op, &rows(&[((limits::HOSTCALL_BYTES_MAX + 1) as i64, 0), (1, 0)]));
+        assert_eq!(trap.kind, TrapKind::Limit, "{trap}");
+        assert!(trap.message.contains("more than 134217728 bytes"), "{trap}");
+    }
+    let mut instance = template.instantiate().unwrap();
+    let trap = trap(&mut instance, op::NAME, &rows(&[(100_000, 0)]));
+    assert!(trap.message.contains("the name of a metric has 100000 bytes"), "{trap}");
+}
+
+#[test]
+fn a_rejection_of_a_row_that_was_not_there_leaves_nothing_of_the_call() {
+    let (template, _) = tight_template();
+    let mut instance = template.instantiate().unwrap();
+    let trap = trap(&mut instance, op::EMIT_AND_REJECT, &rows(&[(1, 1)]));
+    assert!(trap.kind == TrapKind::Contract && trap.message.contains("rejected row 1, but was given 1 rows"), "{trap}");
 }
 
 #[test]

@@ -45,6 +45,9 @@ mod op {
     pub(super) const FILL: u32 = 15;
     pub(super) const STEP: u32 = 16;
     pub(super) const AMPLIFY: u32 = 17;
+    pub(super) const TEXT: u32 = 18;
+    pub(super) const NAME: u32 = 19;
+    pub(super) const EMIT_AND_REJECT: u32 = 20;
 }
 
 /// A component from a core module in text form.

@@ -8,6 +8,7 @@
 //! connect -> Register(what runs here) -> Welcome(what may go on) -> commands, reports, heartbeats -> connection lost -> connect ...
 //! ```
 
+mod beats;
 mod components;
 mod connect;
 mod hosted;

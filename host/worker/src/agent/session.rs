@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use weir_model::limits::HEARTBEAT_INTERVAL_MS;
+use weir_model::limits::{CONTROL_MESSAGE_BYTES_MAX, HEARTBEAT_INTERVAL_MS};
 use weir_protocol::{Command, Envelope, Register, Report, decode, encode};
 use weir_transport::{Control, ControlReceiver, ControlSender};
 
+use super::beats::Beats;
 use super::connect::Connector;
 use super::hosted::Hosted;
 use super::watch;
@@ -88,23 +89,38 @@ async fn receive(receiver: &mut ControlReceiver) -> Result<Envelope<Command>, St
 async fn speak(sender: &ControlSender, mut reports: UnboundedReceiver<Report>, worker: &Arc<dyn Hosted>) -> String {
     let mut beat = interval(Duration::from_millis(HEARTBEAT_INTERVAL_MS));
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut beats = Beats::default();
     loop {
-        let report = tokio::select! {
+        let messages = tokio::select! {
             report = reports.recv() => match report {
-                Some(report) => report,
+                Some(report) => vec![fitting(report)],
                 None => return "another connection took its place".to_owned(),
             },
             _ = beat.tick() => {
                 let worker = worker.clone();
                 match spawn_blocking(move || worker.progress()).await {
-                    Ok(progress) => Report::Heartbeat { progress },
+                    Ok(progress) => beats.next(progress),
                     Err(error) => return error.to_string(),
                 }
             }
         };
-        if let Err(error) = sender.send(encode(&report, &[]).into()).await {
-            return error.to_string();
+        for message in messages {
+            if let Err(error) = sender.send(message.into()).await {
+                return error.to_string();
+            }
         }
+    }
+}
+
+/// A report as a message. Last counts that are too large for one are left to what heartbeats have said.
+fn fitting(report: Report) -> Vec<u8> {
+    let message = encode(&report, &[]);
+    match report {
+        Report::Ended { execution, .. } if message.len() > CONTROL_MESSAGE_BYTES_MAX => {
+            tracing::error!(%execution, bytes = message.len(), "the last counts of an execution are too large to be told");
+            encode(&Report::Ended { execution, progress: Box::default() }, &[])
+        }
+        _ => message,
     }
 }
 

@@ -120,7 +120,7 @@ impl Deployer<'_> {
 
     pub(super) fn host(&self, uid: &str, metrics: &Arc<Metrics>) -> Arc<OperatorHost> {
         let job = self.job.job.name.as_str().into();
-        Arc::new(OperatorHost { job, uid: uid.into(), metrics: metrics.clone() })
+        Arc::new(OperatorHost::new(job, uid.into(), metrics))
     }
 
     /// The tasks that run here, with chain and subtask.

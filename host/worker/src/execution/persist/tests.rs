@@ -16,7 +16,7 @@ use weir_task::{CapturedState, InFlight, InFlightSource, Outlet, SnapshotPart, T
 
 use super::{OfTask, Origin, Origins, Persister};
 use crate::Reports;
-use crate::execution::host::OperatorHost;
+use crate::execution::host::{Metrics, OperatorHost};
 use crate::execution::voice::Voice;
 use crate::tests::store::{ENOSPC, Fault, Store};
 
@@ -45,7 +45,7 @@ fn origin(sender: u32) -> Origin {
 }
 
 fn template(component: &Component) -> Template {
-    let host = OperatorHost { job: "numbers".into(), uid: "count".into(), metrics: Arc::default() };
+    let host = OperatorHost::new("numbers".into(), "count".into(), &Metrics::default());
     let context = OperatorContext {
         job: "numbers".to_owned(),
         operator: "count".to_owned(),
