@@ -140,6 +140,9 @@ pub const COMPONENT_PART_BYTES: usize = 1 << 20;
 /// Bytes of components that a worker keeps after it has fetched them. Beyond that, those used longest ago are deleted.
 pub const FETCHED_COMPONENTS_BYTES_MAX: u64 = 1 << 30;
 
+/// Bytes of compiled components that are kept. Beyond that, those used longest ago are deleted.
+pub const COMPILED_BYTES_MAX: u64 = 1 << 30;
+
 /// Bytes of a JSON document sent to the API: a job file with what it takes from the environment.
 pub const API_BODY_BYTES_MAX: usize = 1 << 20;
 

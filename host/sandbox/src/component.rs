@@ -172,7 +172,7 @@ fn compile(shared: &Shared, bytes: &[u8]) -> wasmtime::Result<Code> {
         return Ok(code);
     }
     let code = Code::new(&shared.engine, bytes)?;
-    cache.store(bytes, &code);
+    cache.store(bytes, &code.serialize()?);
     Ok(code)
 }
 

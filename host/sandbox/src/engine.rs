@@ -22,7 +22,8 @@ const EPOCH: Duration = Duration::from_millis(10);
 /// How a sandbox is set up.
 #[derive(Clone, Debug)]
 pub struct SandboxOptions {
-    /// Folder for compiled components; made if missing. None: compile every time.
+    /// Folder for compiled components; made if missing. Not used, with a warning, if others could have put something into it.
+    /// None: compile every time.
     pub cache: Option<PathBuf>,
     /// How written pages are found.
     pub tracking: Tracking,
@@ -61,7 +62,7 @@ impl Sandbox {
         let engine = Engine::new(&config(options.epoch_interruption)).map_err(engine_error)?;
         let mut linker = Linker::new(&engine);
         link(&mut linker).map_err(engine_error)?;
-        let cache = options.cache.map(|folder| Cache::open(folder, &engine)).transpose()?;
+        let cache = options.cache.map(|folder| Cache::open(folder, &engine)).transpose()?.flatten();
         let tracking = choose_tracking(options.tracking)?;
         if options.epoch_interruption {
             tick(&engine)?;
