@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_model::{Attempt, Batch, BatchRef, CheckpointId, Oddities};
 
-use crate::ConnectorError;
+use crate::{ConnectorError, SplitTimes};
 
 /// Makes the subtasks of one source.
 pub trait SourceFactory: Send + Sync {
@@ -22,6 +22,11 @@ pub trait SourceFactory: Send + Sync {
     /// Looks at the input as this process sees it, and may take as long as listing it. What cannot grow has nothing more.
     fn more(&self, _splits: &BTreeMap<String, Value>) -> Result<More, ConnectorError> {
         Ok(More::Nothing(self.describe()))
+    }
+
+    /// Whether rows come as they happen, so that one of tomorrow is a mistake.
+    fn is_live(&self) -> bool {
+        false
     }
 
     /// One line for people: what is read.
@@ -48,6 +53,12 @@ pub trait Source: Send {
 
     /// Position of each split of this subtask, after the last row given by `poll`.
     fn position(&mut self) -> BTreeMap<String, Value>;
+
+    /// Where the source reads several splits whose rows are of different times: what it says of the last `poll`, and where the
+    /// caller says what times it found. A source that has it keeps the times in its positions.
+    fn split_times(&mut self) -> Option<&mut SplitTimes> {
+        None
+    }
 
     /// The checkpoint is complete: positions up to it will never be asked for again.
     fn checkpoint_completed(&mut self, _checkpoint: CheckpointId) {}

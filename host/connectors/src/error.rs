@@ -52,6 +52,24 @@ pub enum ConnectorError {
         /// The limit.
         limit_bytes: usize,
     },
+    /// A row has no readable event time, and `no_time = "fail"`.
+    #[error("the event time of a row cannot be read: {reason}; its value starts with {value:?}; hint: event_time.no_time = \"previous\" or \"skip\" goes on without it")]
+    NoTime {
+        /// Why not.
+        reason: String,
+        /// The beginning of the row's value.
+        value: String,
+    },
+    /// A file is of a format that cannot be read.
+    #[error("cannot read {input}: it is {format}, not lines of text, gzip or zstd; hint: {hint}")]
+    Format {
+        /// The file.
+        input: String,
+        /// What it is.
+        format: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
     /// A compressed file cannot be decompressed.
     #[error("cannot decompress {input} after byte {offset} of its content: {reason}; hint: check the file with `{check}`")]
     Broken {
@@ -108,6 +126,8 @@ impl ConnectorError {
         match self {
             ConnectorError::NothingToRead { .. }
             | ConnectorError::LongLine { .. }
+            | ConnectorError::NoTime { .. }
+            | ConnectorError::Format { .. }
             | ConnectorError::Broken { .. }
             | ConnectorError::Replaced { .. }
             | ConnectorError::Position { .. }

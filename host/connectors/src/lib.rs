@@ -8,14 +8,18 @@
 mod api;
 mod error;
 mod event_time;
+mod no_time;
 mod registry;
 mod settings;
 mod sinks;
 mod sources;
+mod split_times;
 mod watermark;
 
 pub use api::{Guarantee, More, Polled, Prepared, Sink, SinkContext, SinkFactory, Source, SourceFactory};
 pub use error::{ConnectorError, SettingError};
 pub use event_time::{EventTime, EventTimeFormat, write_rfc3339};
+pub use no_time::{NoTime, NoTimeRule, event_time_settings};
 pub use registry::{SINKS, SOURCES, sink, source};
+pub use split_times::{Slot, SplitTimes};
 pub use watermark::WatermarkGenerator;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use weir_model::{Batch, limits};
+use weir_model::{Batch, OddExample, OddKind, Oddities, limits};
 
 use crate::ConnectorError;
 
@@ -11,6 +11,9 @@ pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
 /// A buffer that a long line made larger than this is given back.
 const BUFFER_BYTES_KEPT: usize = 4 * BLOCK_BYTES;
+
+/// A byte order mark, in UTF-8.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// What to do with a line that exceeds `limits::VALUE_BYTES_MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub(crate) struct Rules {
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { keep_empty: false, long_lines: LongLines::Fail, line_bytes_max: limits::VALUE_BYTES_MAX }
+        Rules { keep_empty: false, long_lines: LongLines::Skip, line_bytes_max: limits::VALUE_BYTES_MAX }
     }
 }
 
@@ -63,8 +66,8 @@ pub(crate) struct Lines {
     offset: u64,
     /// Bytes of the current, too long line that were already let go.
     dropped: u64,
-    empty_skipped: u64,
-    long_skipped: u64,
+    /// Lines that were too long, until somebody takes them.
+    oddities: Oddities,
 }
 
 impl Lines {
@@ -83,9 +86,16 @@ impl Lines {
         self.offset + self.dropped + (self.end - self.start) as u64
     }
 
-    /// Lines left out so far: empty, too long.
-    pub(crate) fn skipped(&self) -> (u64, u64) {
-        (self.empty_skipped, self.long_skipped)
+    /// Adds the lines that were left out since the last call.
+    pub(crate) fn give_oddities(&mut self, to: &mut Oddities) {
+        if !self.oddities.is_empty() {
+            to.merge(&std::mem::take(&mut self.oddities));
+        }
+    }
+
+    /// The beginning of the content, as far as it was read and is not rows yet; empty later on.
+    pub(crate) fn begin(&self) -> &[u8] {
+        if self.offset == 0 && self.dropped == 0 { &self.buffer[self.start..self.end] } else { &[] }
     }
 
     /// Reads one block. 0: the input has no more (now).
@@ -139,8 +149,8 @@ impl Lines {
             }
         }
         self.searched = self.end - self.start;
-        // One more than the limit: a carriage return is not part of the line.
-        if self.searched > rules.line_bytes_max + 1 {
+        // More than the limit: a carriage return and a byte order mark are not part of the line.
+        if self.searched > rules.line_bytes_max + 1 + BOM.len() {
             self.refuse(name, rules)?;
             self.dropped += self.searched as u64;
             self.start = self.end;
@@ -151,7 +161,8 @@ impl Lines {
 
     /// The input has ended for good: what is left is a line.
     pub(crate) fn finish(&mut self, name: &str, rows: &mut Batch, rules: Rules) -> Result<(), ConnectorError> {
-        if self.end > self.start || self.dropped > 0 {
+        let is_only_bom = self.begin() == BOM;
+        if (self.end > self.start || self.dropped > 0) && !is_only_bom {
             self.take(name, self.end, rows, rules)?;
         }
         self.offset = self.read_offset();
@@ -164,14 +175,13 @@ impl Lines {
     fn take(&mut self, name: &str, end: usize, rows: &mut Batch, rules: Rules) -> Result<(), ConnectorError> {
         let line = &self.buffer[self.start..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        // The mark at the beginning of the content is no part of its first line.
+        let line = if self.offset == 0 && self.dropped == 0 { line.strip_prefix(BOM).unwrap_or(line) } else { line };
         if self.dropped > 0 || line.len() > rules.line_bytes_max {
             if self.dropped == 0 {
                 self.refuse(name, rules)?;
             }
-            self.long_skipped += 1;
-        } else if line.is_empty() && !rules.keep_empty {
-            self.empty_skipped += 1;
-        } else {
+        } else if !line.is_empty() || rules.keep_empty {
             rows.timestamps.push(0);
             rows.keys.close_item();
             rows.values.push(line);
@@ -180,13 +190,23 @@ impl Lines {
     }
 
     /// The current line is too long.
-    fn refuse(&self, name: &str, rules: Rules) -> Result<(), ConnectorError> {
+    #[cold]
+    fn refuse(&mut self, name: &str, rules: Rules) -> Result<(), ConnectorError> {
         let limit_bytes = rules.line_bytes_max;
+        let offset = self.offset;
         if rules.long_lines == LongLines::Fail {
-            return Err(ConnectorError::LongLine { input: name.to_owned(), offset: self.offset, limit_bytes });
+            return Err(ConnectorError::LongLine { input: name.to_owned(), offset, limit_bytes });
         }
         if self.dropped == 0 {
-            tracing::warn!(input = name, offset = self.offset, limit_bytes, "left out a line that is too long");
+            tracing::warn!(input = name, offset, limit_bytes, "left out a line that is too long");
+            let begin = &self.buffer[self.start..self.end];
+            self.oddities.add(OddKind::LongLine, || {
+                let reason = format!(
+                    "the line at byte {offset} of {name} is longer than {limit_bytes} bytes and is left out; long_lines = \"fail\" would \
+                     fail the job"
+                );
+                OddExample::new(begin, &reason)
+            });
         }
         Ok(())
     }
@@ -236,7 +256,7 @@ mod tests {
     fn lines_end_with_lf_or_crlf_or_the_end() {
         let (lines, state) = read(b"a\r\nb\n\n\r\nc\rd\n e", 3, WIDE, Rules::default()).unwrap();
         assert_eq!(lines, [&b"a"[..], b"b", b"c\rd", b" e"]);
-        assert_eq!((state.skipped(), state.offset()), ((2, 0), 14));
+        assert_eq!((state.oddities.total(), state.offset()), (0, 14));
         let (lines, _) = read(b"a\n\nb\n", 2, WIDE, Rules { keep_empty: true, ..Rules::default() }).unwrap();
         assert_eq!(lines, [&b"a"[..], b"", b"b"]);
     }
@@ -250,12 +270,27 @@ mod tests {
         let (lines, _) = read(&content, BLOCK_BYTES, WIDE, Rules::default()).unwrap();
         assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [5, limit, 4]);
         content.insert(6, b'x');
-        let error = read(&content, BLOCK_BYTES, WIDE, Rules::default()).err().unwrap();
+        let fail = Rules { long_lines: LongLines::Fail, ..Rules::default() };
+        let error = read(&content, BLOCK_BYTES, WIDE, fail).err().unwrap();
         assert!(matches!(error, ConnectorError::LongLine { offset: 6, limit_bytes, .. } if limit_bytes == limit), "{error}");
-        let skip = Rules { long_lines: LongLines::Skip, ..Rules::default() };
-        let (lines, state) = read(&content, BLOCK_BYTES, WIDE, skip).unwrap();
-        assert_eq!(lines, [&b"first"[..], b"last"]);
-        assert_eq!((state.skipped(), state.offset()), ((0, 1), content.len() as u64));
+        let (lines, state) = read(&content, BLOCK_BYTES, WIDE, Rules::default()).unwrap();
+        assert_eq!(lines, [&b"first"[..], b"last"], "left out by default");
+        assert_eq!((state.oddities.rows(OddKind::LongLine), state.offset()), (1, content.len() as u64));
+        let first = state.oddities.get(OddKind::LongLine).unwrap().first.clone().unwrap();
+        assert!(first.reason.contains("byte 6 of x") && first.value.starts_with("xxx"), "{first:?}");
+    }
+
+    #[test]
+    fn s80_a_byte_order_mark_is_no_part_of_the_first_line() {
+        for step in [1, 2, 3, 100] {
+            let keep = Rules { keep_empty: true, ..Rules::default() };
+            let (lines, state) = read(b"\xef\xbb\xbf{\"a\":1}\n\xef\xbb\xbfb\n", step, WIDE, keep).unwrap();
+            assert_eq!(lines, [&b"{\"a\":1}"[..], b"\xef\xbb\xbfb"]);
+            assert_eq!(state.offset(), 16, "positions count the mark");
+            assert_eq!(read(b"\xef\xbb\xbf", step, WIDE, keep).unwrap().0, [b""; 0]);
+            assert_eq!(read(b"\xef\xbb\xbf\r\n", step, WIDE, keep).unwrap().0, [b""]);
+            assert_eq!(read(b"\xef\xbb", step, WIDE, keep).unwrap().0, [b"\xef\xbb"]);
+        }
     }
 
     proptest! {
@@ -272,7 +307,7 @@ mod tests {
             expected.retain(|line| line.len() <= line_bytes_max && (keep_empty || !line.is_empty()));
             let (lines, state) = read(&content, step, Room { rows_max, bytes_target }, rules).unwrap();
             prop_assert_eq!(&lines, &expected);
-            prop_assert_eq!((state.skipped().1, state.offset()), (long, content.len() as u64));
+            prop_assert_eq!((state.oddities.rows(OddKind::LongLine), state.offset()), (long, content.len() as u64));
         }
     }
 }

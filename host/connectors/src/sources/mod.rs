@@ -1,6 +1,7 @@
 //! The sources.
 
 mod files;
+mod formats;
 mod generator;
 mod lines;
 mod stdin;

@@ -13,9 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use weir_model::Batch;
+use weir_model::{Batch, Oddities};
 
 use super::files::line_rules;
+use super::formats::foreign_in_pipe;
 use super::lines::{BLOCK_BYTES, Lines, Room, Rules};
 use crate::settings::Settings;
 use crate::{ConnectorError, Polled, SettingError, Source, SourceFactory};
@@ -45,7 +46,7 @@ impl SourceFactory for StdinFactory {
     fn create(&self, index: u32, _: u32) -> Result<Box<dyn Source>, ConnectorError> {
         static STDIN: OnceLock<Arc<Mutex<Queue>>> = OnceLock::new();
         if index > 0 {
-            return Ok(Box::new(Stdin { queue: None }));
+            return Ok(Box::new(Stdin { queue: None, oddities: Oddities::new() }));
         }
         let queue = match STDIN.get() {
             Some(queue) => queue,
@@ -54,7 +55,7 @@ impl SourceFactory for StdinFactory {
                 STDIN.get_or_init(|| queue)
             }
         };
-        Ok(Box::new(Stdin { queue: Some(Arc::clone(queue)) }))
+        Ok(Box::new(Stdin { queue: Some(Arc::clone(queue)), oddities: Oddities::new() }))
     }
 
     fn is_replayable(&self) -> bool {
@@ -66,12 +67,22 @@ impl SourceFactory for StdinFactory {
     }
 }
 
+/// Some of what the thread has read.
+#[derive(Default)]
+struct Piece {
+    rows: Batch,
+    /// Lines that were left out.
+    oddities: Oddities,
+}
+
 /// What the thread has read.
 struct Queue {
-    receiver: Receiver<Result<Batch, ConnectorError>>,
+    receiver: Receiver<Result<Piece, ConnectorError>>,
     /// A batch of which `begun_rows` rows were given already.
     begun: Batch,
     begun_rows: usize,
+    /// Lines that were left out, since the process began.
+    oddities: Oddities,
 }
 
 impl Queue {
@@ -87,13 +98,17 @@ impl Queue {
                 }
             })
             .map_err(|error| ConnectorError::io("start a thread to read", Path::new("standard input"), error))?;
-        Ok(Arc::new(Mutex::new(Queue { receiver, begun: Batch::default(), begun_rows: 0 })))
+        Ok(Arc::new(Mutex::new(Queue { receiver, begun: Batch::default(), begun_rows: 0, oddities: Oddities::new() })))
     }
 
     fn poll(&mut self, rows: &mut Batch, room: Room) -> Result<Polled, ConnectorError> {
         while self.begun_rows == self.begun.len() {
             match self.receiver.try_recv() {
-                Ok(batch) => (self.begun, self.begun_rows) = (batch?, 0),
+                Ok(piece) => {
+                    let Piece { rows, oddities } = piece?;
+                    self.oddities.merge(&oddities);
+                    (self.begun, self.begun_rows) = (rows, 0);
+                }
                 Err(TryRecvError::Empty) => return Ok(Polled::Idle { retry_in: POLL_INTERVAL }),
                 Err(TryRecvError::Disconnected) => return Ok(Polled::Ended),
             }
@@ -113,18 +128,23 @@ impl Queue {
 }
 
 /// Reads to the end. Returns early when nobody listens any more.
-fn forward(mut input: impl Read, rules: Rules, sender: &SyncSender<Result<Batch, ConnectorError>>) -> Result<(), ConnectorError> {
+fn forward(mut input: impl Read, rules: Rules, sender: &SyncSender<Result<Piece, ConnectorError>>) -> Result<(), ConnectorError> {
     const NAME: &str = "standard input";
     let mut lines = Lines::default();
     loop {
         let bytes = lines.fill(&mut input).map_err(|error| ConnectorError::io("read", Path::new(NAME), error))?;
+        if let Some((format, hint)) = foreign_in_pipe(lines.begin()) {
+            return Err(ConnectorError::Format { input: NAME.to_owned(), format, hint });
+        }
         loop {
-            let mut rows = Batch::default();
-            let is_full = lines.split(NAME, &mut rows, QUEUED, rules)?;
+            let mut piece = Piece::default();
+            let is_full = lines.split(NAME, &mut piece.rows, QUEUED, rules)?;
             if bytes == 0 && !is_full {
-                lines.finish(NAME, &mut rows, rules)?;
+                lines.finish(NAME, &mut piece.rows, rules)?;
             }
-            if !rows.is_empty() && sender.send(Ok(rows)).is_err() {
+            lines.give_oddities(&mut piece.oddities);
+            let is_something = !piece.rows.is_empty() || !piece.oddities.is_empty();
+            if is_something && sender.send(Ok(piece)).is_err() {
                 return Ok(());
             }
             if !is_full {
@@ -140,6 +160,7 @@ fn forward(mut input: impl Read, rules: Rules, sender: &SyncSender<Result<Batch,
 /// One subtask; only the first has a queue.
 struct Stdin {
     queue: Option<Arc<Mutex<Queue>>>,
+    oddities: Oddities,
 }
 
 impl Source for Stdin {
@@ -154,12 +175,23 @@ impl Source for Stdin {
         match &self.queue {
             None => Ok(Polled::Ended),
             // Only another subtask that panicked within `poll` could have poisoned it, between two batches.
-            Some(queue) => queue.lock().unwrap_or_else(PoisonError::into_inner).poll(rows, Room { rows_max, bytes_target }),
+            Some(queue) => {
+                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                let polled = queue.poll(rows, Room { rows_max, bytes_target });
+                if queue.oddities.total() != self.oddities.total() {
+                    self.oddities.clone_from(&queue.oddities);
+                }
+                polled
+            }
         }
     }
 
     fn position(&mut self) -> BTreeMap<String, Value> {
         BTreeMap::new()
+    }
+
+    fn oddities(&self) -> &Oddities {
+        &self.oddities
     }
 }
 
@@ -169,6 +201,10 @@ mod tests {
 
     use super::*;
     use std::time::Instant;
+
+    fn over(queue: Arc<Mutex<Queue>>) -> Stdin {
+        Stdin { queue: Some(queue), oddities: Oddities::new() }
+    }
 
     /// All rows, and whether it ended within the deadline.
     fn drain(source: &mut Stdin, rows_max: usize) -> Result<Vec<Vec<u8>>, ConnectorError> {
@@ -193,7 +229,7 @@ mod tests {
             text.extend_from_slice(ending);
             for rows_max in [7, 100_000] {
                 let queue = Queue::reading(io::Cursor::new(text.clone()), Rules::default()).unwrap();
-                assert_eq!(drain(&mut Stdin { queue: Some(queue) }, rows_max).unwrap(), lines);
+                assert_eq!(drain(&mut over(queue), rows_max).unwrap(), lines);
             }
         }
     }
@@ -203,7 +239,7 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         let queue = Queue::reading(reader, Rules::default()).unwrap();
         let mut rows = Batch::default();
-        let mut source = Stdin { queue: Some(Arc::clone(&queue)) };
+        let mut source = over(Arc::clone(&queue));
         assert!(matches!(source.poll(&mut rows, 10, 10).unwrap(), Polled::Idle { .. }));
         let mut writer = writer;
         io::Write::write_all(&mut writer, b"a\nb\nc").unwrap();
@@ -213,7 +249,7 @@ mod tests {
         }
         assert_eq!(rows.values.get(0), b"a");
         drop((source, writer));
-        assert_eq!(drain(&mut Stdin { queue: Some(queue) }, 10).unwrap(), [&b"b"[..], b"c"]);
+        assert_eq!(drain(&mut over(queue), 10).unwrap(), [&b"b"[..], b"c"]);
     }
 
     #[test]
@@ -225,7 +261,19 @@ mod tests {
             }
         }
         let queue = Queue::reading(Broken, Rules::default()).unwrap();
-        let error = drain(&mut Stdin { queue: Some(queue) }, 10).unwrap_err();
+        let error = drain(&mut over(queue), 10).unwrap_err();
         assert!(error.to_string().contains("standard input"), "{error}");
+    }
+
+    #[test]
+    fn s80_lines_that_are_too_long_are_counted_and_what_is_no_text_is_refused() {
+        let rules = Rules { line_bytes_max: 5, ..Rules::default() };
+        let queue = Queue::reading(io::Cursor::new(b"\xef\xbb\xbfa\nmuch too long\nb\n".to_vec()), rules).unwrap();
+        let mut source = over(queue);
+        assert_eq!(drain(&mut source, 10).unwrap(), [&b"a"[..], b"b"]);
+        assert_eq!(source.oddities().rows(weir_model::OddKind::LongLine), 1);
+        let queue = Queue::reading(io::Cursor::new(b"\x1f\x8b\x08\x00...".to_vec()), Rules::default()).unwrap();
+        let error = drain(&mut over(queue), 10).unwrap_err();
+        assert!(error.is_permanent() && error.to_string().contains("zcat"), "{error}");
     }
 }

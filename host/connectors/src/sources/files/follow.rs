@@ -6,22 +6,32 @@
 //! file cut also sees its copy. What a writer adds and cuts away between two looks cannot be seen by anyone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use weir_model::Batch;
+use weir_model::{Batch, OddExample, OddKind, Oddities, WATERMARK_START};
 
+use super::super::formats::foreign;
 use super::super::lines::Room;
-use super::discover::files_of_folder;
+use super::discover::{files_of_folder, open_file};
 use super::input::{Head, Kind, REPLACED_HINT, head_content};
 use super::tailed::{Inode, State, Step, Tailed, is_copy};
 use super::{FileSettings, names, owner};
-use crate::{ConnectorError, Polled, Source};
+use crate::{ConnectorError, Polled, Source, SplitTimes};
 
-/// How often the path is looked at for new, renamed and removed files.
+/// How often the path is looked at for new, renamed and removed files, where that is quick.
 const SCAN_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How often it is looked at however long that takes.
+const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(10);
+
+/// Part of the time that is spent on looking at the path at most, but for `SCAN_INTERVAL_MAX`: one in so many.
+const SCAN_SHARE: u32 = 20;
+
+/// Every so many batches the file that has waited longest comes first, so that none starves whose rows have no time.
+const FAIR_TURNS: u64 = 4;
 
 /// When to ask again, caught up with all files.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -32,16 +42,34 @@ pub(super) struct Follow {
     index: u32,
     parallelism: u32,
     files: Vec<Tailed>,
-    /// Which of `files` is asked first, so that a busy one does not starve the others.
-    next: usize,
+    /// Batches that were filled.
+    turn: u64,
     scanned: Option<Instant>,
+    /// When to look at the path again.
+    scan_interval: Duration,
+    /// What was passed over, and said.
+    passed_over: BTreeSet<PathBuf>,
+    times: SplitTimes,
+    oddities: Oddities,
     /// No checkpoint and no scan yet: `start` applies to what is found.
     is_first_scan: bool,
 }
 
 impl Follow {
     pub(super) fn new(settings: FileSettings, index: u32, parallelism: u32) -> Follow {
-        Follow { settings, index, parallelism, files: Vec::new(), next: 0, scanned: None, is_first_scan: true }
+        Follow {
+            settings,
+            index,
+            parallelism,
+            files: Vec::new(),
+            turn: 0,
+            scanned: None,
+            scan_interval: SCAN_INTERVAL,
+            passed_over: BTreeSet::new(),
+            times: SplitTimes::default(),
+            oddities: Oddities::new(),
+            is_first_scan: true,
+        }
     }
 
     fn is_mine(&self, path: &Path) -> bool {
@@ -53,7 +81,11 @@ impl Follow {
         let now = Instant::now();
         self.scanned = Some(now);
         let mut found: BTreeMap<Inode, (Metadata, Vec<PathBuf>)> = BTreeMap::new();
-        for (path, metadata) in self.settings.pattern.files()?.files {
+        let listed = self.settings.pattern.files()?;
+        for (path, reason) in listed.skipped {
+            self.pass_over(&path, &reason);
+        }
+        for (path, metadata) in listed.files {
             if self.is_mine(&path) {
                 found.entry(Inode::of(&metadata)).or_insert((metadata, Vec::new())).1.push(path);
             }
@@ -84,17 +116,44 @@ impl Follow {
             self.adopt(inode, path)?;
         }
         self.is_first_scan = false;
+        self.scan_interval = (now.elapsed() * SCAN_SHARE).clamp(SCAN_INTERVAL, SCAN_INTERVAL_MAX);
         Ok(())
+    }
+
+    /// Says once that something of what the path means is not read.
+    fn pass_over(&mut self, path: &Path, reason: &str) {
+        if self.is_mine(path) && self.passed_over.insert(path.to_owned()) {
+            let path = names::shown(path);
+            tracing::warn!(path, reason, "passed over");
+            self.oddities.add(OddKind::SkippedInput, || OddExample::new(path.as_bytes(), reason));
+        }
     }
 
     /// Takes up a file that was not there before.
     fn adopt(&mut self, inode: Inode, path: PathBuf) -> Result<(), ConnectorError> {
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(ConnectorError::io("open", &path, error)),
+        let file = match open_file(&path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(()),
+            // Who starts the job is told. Later it may be a file that is being made, or none of ours: it is tried again.
+            Err(error) if !self.is_first_scan => {
+                self.pass_over(&path, &error.to_string());
+                return Ok(());
+            }
+            Err(error) => return Err(error),
         };
+        self.passed_over.remove(&path);
         let (kind, content) = head_content(&file, &path)?;
+        if let Some((format, hint)) = foreign(&content) {
+            let input = names::shown(&path);
+            if self.is_first_scan {
+                return Err(ConnectorError::Format { input, format, hint });
+            }
+            self.pass_over(&path, &format!("it is {format}; {hint}"));
+            let mut tailed = Tailed::new(inode, path, State::Done, 0);
+            tailed.head = Head::of(&content);
+            self.files.push(tailed);
+            return Ok(());
+        }
         if content.is_empty() && !self.is_first_scan {
             // Perhaps a copy that has no content yet: decided when it has.
             return Ok(());
@@ -135,13 +194,30 @@ impl Follow {
         let offset = self.files[at].offset();
         tracing::info!(file = %self.files[at].path.display(), offset, "followed file was cut and is read from its beginning");
         let rules = self.settings.rules;
-        let mut is_continued = false;
-        for copy in self.files.iter_mut().filter(|file| file.state == State::CopyOf(inode)) {
-            copy.state = if is_continued { State::Done } else { State::Reading };
-            (copy.offset, copy.renamed_at) = (offset, self.scanned);
-            is_continued = true;
+        let event_time_max = self.files[at].event_time_max;
+        let copy = self.best_copy(inode, offset);
+        for (other, file) in self.files.iter_mut().enumerate().filter(|(_, file)| file.state == State::CopyOf(inode)) {
+            file.state = if Some(other) == copy { State::Reading } else { State::Done };
+            (file.offset, file.renamed_at, file.event_time_max) = (offset, self.scanned, event_time_max);
         }
-        self.files[at].begin_anew(if is_continued { None } else { Some(rows) }, rules)
+        self.files[at].begin_anew(if copy.is_some() { None } else { Some(rows) }, rules)
+    }
+
+    /// Of the copies of a file, the one that has what was not read of it: the longest, since an older backup ends before. How much
+    /// is in a compressed one is not known; it is taken where no other is long enough.
+    fn best_copy(&self, inode: Inode, offset: u64) -> Option<usize> {
+        let copies = self.files.iter().enumerate().filter(|(_, file)| file.state == State::CopyOf(inode));
+        let length = |(at, file): (usize, &Tailed)| {
+            let file = open_file(&file.path).ok()??;
+            let (kind, _) = head_content(&file, &self.files[at].path).ok()?;
+            let bytes = file.metadata().ok()?.len();
+            match kind {
+                Some(Kind::Plain) | None if bytes >= offset => Some((1, bytes, at)),
+                Some(Kind::Plain) | None => None,
+                Some(Kind::Gzip | Kind::Zstd) => Some((0, bytes, at)),
+            }
+        };
+        copies.filter_map(length).max().map(|(.., at)| at)
     }
 
     /// Reads file `at`.
@@ -157,6 +233,9 @@ impl Follow {
     /// Forgets file `at`, which is read to its end and gone.
     fn forget(&mut self, at: usize) {
         let gone = self.files.remove(at);
+        if let Some(slot) = gone.slot {
+            self.times.close(slot);
+        }
         let (file, offset) = (gone.path.display(), gone.offset());
         if gone.state == State::Reading && gone.input.is_none() && gone.head.bytes > 0 {
             tracing::warn!(%file, offset, "followed file was gone before it could be read to its end");
@@ -180,9 +259,9 @@ impl Follow {
             }
             let is_inode = inode == position.inode;
             let is_path = *path == position.path;
-            let file = File::open(path);
-            let (kind, content) = match file.map_err(|error| ConnectorError::io("open", path, error)) {
-                Ok(file) => head_content(&file, path)?,
+            let (kind, content) = match open_file(path) {
+                Ok(None) => continue,
+                Ok(Some(file)) => head_content(&file, path)?,
                 // Someone else's file beside ours.
                 Err(_) if !is_inode && !is_path => continue,
                 Err(error) => return Err(error),
@@ -228,8 +307,9 @@ impl Follow {
         (position.inode, position.path) = (inode, path);
         if position.state == State::Reading {
             // Held from now on, wherever it is moved.
-            let file = File::open(&position.path).map_err(|error| ConnectorError::io("open", &position.path, error))?;
-            position.open(file)?;
+            if let Some(file) = open_file(&position.path)? {
+                position.open(file)?;
+            }
         }
         self.files.push(position);
         Ok(())
@@ -271,28 +351,40 @@ impl Source for Follow {
 
     fn poll(&mut self, rows: &mut Batch, rows_max: usize, bytes_target: usize) -> Result<Polled, ConnectorError> {
         let room = Room { rows_max, bytes_target };
-        if self.scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_INTERVAL) {
+        self.note_times();
+        self.times.begin();
+        if self.scanned.is_none_or(|scanned| scanned.elapsed() >= self.scan_interval) {
             self.scan()?;
+            self.take_slots();
             // What is done stays known as long as it is there, so that it is not read again.
             self.files.retain(|file| file.state == State::Reading || file.gone_since.is_none());
         }
-        let (known, first) = (self.files.len(), self.next);
+        self.take_slots();
         let (mut gone, mut is_busy) = (Vec::new(), false);
-        for at in (0..known).map(|turn| (first + turn) % known) {
-            if self.files[at].state != State::Reading {
-                continue;
+        for at in self.order() {
+            let step = self.read(at, rows, room)?;
+            let is_over = step == Step::Caught && {
+                let Follow { files, settings, .. } = self;
+                files[at].settle(rows, settings.rotate_wait, settings.rules)?
+            };
+            let file = &mut self.files[at];
+            if let Some(input) = &mut file.input {
+                input.lines.give_oddities(&mut self.oddities);
             }
-            match self.read(at, rows, room)? {
+            if let Some(slot) = file.slot {
+                self.times.rows_until(slot, rows.len());
+                // What it is yet to give, once it is caught up with, happens now.
+                self.times.set_holds(slot, step != Step::Caught);
+            }
+            match step {
                 Step::Full => {
-                    self.next = (at + 1) % known;
+                    self.turn += 1;
+                    file.turn = self.turn;
                     break;
                 }
                 Step::Busy | Step::Cut => is_busy = true,
-                Step::Caught => {
-                    if self.files[at].settle(rows, self.settings.rotate_wait, self.settings.rules)? {
-                        gone.push(at);
-                    }
-                }
+                Step::Caught if is_over => gone.push(at),
+                Step::Caught => {}
             }
         }
         gone.sort_unstable();
@@ -302,8 +394,55 @@ impl Source for Follow {
     }
 
     fn position(&mut self) -> BTreeMap<String, Value> {
+        self.note_times();
         let is_known = |file: &&Tailed| file.state == State::Reading || file.gone_since.is_none();
         self.files.iter().filter(is_known).map(|file| (file.inode.id(), file.to_json())).collect()
+    }
+
+    fn split_times(&mut self) -> Option<&mut SplitTimes> {
+        Some(&mut self.times)
+    }
+
+    fn oddities(&self) -> &Oddities {
+        &self.oddities
+    }
+}
+
+impl Follow {
+    /// Gives every file that is read, and no other, a place where its event time is kept.
+    fn take_slots(&mut self) {
+        for file in &mut self.files {
+            match (file.state == State::Reading, file.slot) {
+                (true, None) => file.slot = Some(self.times.open(file.event_time_max)),
+                (false, Some(slot)) => {
+                    self.times.close(slot);
+                    file.slot = None;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes how far event time is in what was read with the last poll.
+    fn note_times(&mut self) {
+        if self.times.is_timed() {
+            for file in &mut self.files {
+                file.event_time_max = file.slot.map_or(file.event_time_max, |slot| self.times.time(slot));
+            }
+        }
+    }
+
+    /// The files that are read, in the order in which they are asked: the one whose rows are oldest first, so that event time moves
+    /// on in all; at times the one that has waited longest.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.files.len()).filter(|&at| self.files[at].state == State::Reading).collect();
+        let is_by_time = self.times.is_timed() && !self.turn.is_multiple_of(FAIR_TURNS);
+        order.sort_by_key(|&at| {
+            let file = &self.files[at];
+            let time = file.slot.filter(|_| is_by_time).map_or(WATERMARK_START, |slot| self.times.time(slot));
+            (time, file.turn, at)
+        });
+        order
     }
 }
 

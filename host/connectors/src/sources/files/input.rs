@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::lines::{BLOCK_BYTES, Lines, Room, Rules};
 use super::discover::open_file;
+use super::gzip::Members;
 use super::names::shown;
 use crate::ConnectorError;
 
@@ -48,16 +49,19 @@ impl Kind {
     }
 
     /// The content of a file, from where its cursor is.
-    fn decode(self, file: File) -> io::Result<Box<dyn Read + Send>> {
+    fn decode(self, file: File, name: String) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Kind::Plain => Box::new(file),
             Kind::Gzip => {
                 let compressed = BufReader::with_capacity(COMPRESSED_BLOCK_BYTES, file);
-                Box::new(flate2::bufread::MultiGzDecoder::new(compressed))
+                Box::new(Members::new(compressed, name))
             }
             Kind::Zstd => {
                 let compressed = BufReader::with_capacity(COMPRESSED_BLOCK_BYTES, file);
-                Box::new(zstd::stream::read::Decoder::with_buffer(compressed)?)
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(compressed)?;
+                // As far as `zstd --long` goes; memory is taken only as far as a frame says that it needs it.
+                decoder.window_log_max(31)?;
+                Box::new(decoder)
             }
         })
     }
@@ -116,7 +120,7 @@ pub(super) fn head_content(file: &File, path: &Path) -> Result<(Option<Kind>, Ve
         return Ok((detected, begin));
     }
     let mut content = Vec::new();
-    let decoder = File::open(path).and_then(|file| kind.decode(file)).map_err(failed)?;
+    let decoder = File::open(path).and_then(|file| kind.decode(file, shown(path))).map_err(failed)?;
     match decoder.take(HEAD_BYTES as u64).read_to_end(&mut content) {
         Err(error) if error.raw_os_error().is_some() => Err(failed(error)),
         // Whoever reads on will meet the damage and name it.
@@ -181,8 +185,8 @@ impl Input {
         let mut cursor = file.try_clone().map_err(failed)?;
         let skip_bytes = if kind == Kind::Plain { 0 } else { offset };
         cursor.seek(SeekFrom::Start(offset - skip_bytes)).map_err(failed)?;
-        let reader = kind.decode(cursor).map_err(failed)?;
         let name = shown(path);
+        let reader = kind.decode(cursor, name.clone()).map_err(failed)?;
         Ok(Input { path: path.to_owned(), name, kind, file, reader, lines: Lines::at(offset), skip_bytes })
     }
 
@@ -206,11 +210,23 @@ impl Input {
         self.lines.fill(&mut self.reader).map_err(|error| self.failed(error))
     }
 
+    /// The first rows of the file, as many as there is room for in a block. Whether it ended there. For who looks before it is read.
+    pub(super) fn head(&mut self, rows: &mut Batch, room: Room, rules: Rules) -> Result<bool, ConnectorError> {
+        let mut bytes = 1;
+        while bytes > 0 && self.lines.read_offset() < room.bytes_target as u64 {
+            bytes = self.fill()?;
+        }
+        let is_full = self.lines.split(&self.name, rows, room, rules)?;
+        if bytes == 0 && !is_full {
+            self.lines.finish(&self.name, rows, rules)?;
+        }
+        Ok(bytes == 0)
+    }
+
     /// The file has ended for good: what is left is a line.
     pub(super) fn finish(&mut self, rows: &mut Batch, rules: Rules) -> Result<(), ConnectorError> {
         self.lines.finish(&self.name, rows, rules)?;
-        let (empty, too_long) = self.lines.skipped();
-        tracing::debug!(file = self.name, bytes = self.lines.offset(), empty, too_long, "read to the end");
+        tracing::debug!(file = self.name, bytes = self.lines.offset(), "read to the end");
         Ok(())
     }
 

@@ -5,7 +5,8 @@
 //! | `path` | required | a file, a folder (its files, not its sub-folders or hidden files) or a glob |
 //! | `follow` | `false` | go on reading as files grow, through rotation; never ends |
 //! | `keep_empty` | `false` | empty lines become rows |
-//! | `long_lines` | `"fail"` | or `"skip"`: lines over `limits::VALUE_BYTES_MAX` are left out, counted and logged |
+//! | `long_lines` | `"skip"` | lines over `limits::VALUE_BYTES_MAX` are left out, counted and logged; `"fail"`: they fail the job |
+//! | `order` | `"time"` | without `follow`: by event time, then by age; or `"modified"`, `"name"`: one file after another |
 //! | `start` | `"beginning"` | or `"end"`; with `follow`: what is there at the very first start is not read |
 //! | `rotate_wait` | `"5s"` | with `follow`: how long a file is read on after it was rotated away |
 //! | `lost_files` | `"fail"` | or `"skip"`; with `follow`: a half-read file that is gone after a stop is let go |
@@ -16,6 +17,7 @@
 mod bounded;
 mod discover;
 mod follow;
+mod gzip;
 mod input;
 mod known;
 mod names;
@@ -40,11 +42,24 @@ use crate::{ConnectorError, More, SettingError, Source, SourceFactory};
 /// How long a file is still read after it was rotated away, by default: its writer may not know yet.
 const ROTATE_WAIT_DEFAULT: Duration = Duration::from_secs(5);
 
+/// Which file is read before which, where files are read once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// By turns, so that event time moves on in all of them; the oldest file first where rows have no times.
+    Time,
+    /// One after another, the one that was modified first before the others.
+    Modified,
+    /// One after another, by name; numbers in names as numbers.
+    Name,
+}
+
 /// Settings of a `file` source.
 #[derive(Clone, Debug)]
 struct FileSettings {
     pattern: Pattern,
     rules: Rules,
+    /// Read once only.
+    order: Order,
     /// Follow only: files that are there when the job starts for the first time are taken from their ends.
     from_end: bool,
     rotate_wait: Duration,
@@ -60,7 +75,7 @@ pub(crate) struct FileSourceFactory {
 
 impl FileSourceFactory {
     pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<FileSourceFactory, SettingError> {
-        const KNOWN: &[&str] = &["path", "follow", "start", "keep_empty", "long_lines", "rotate_wait", "lost_files"];
+        const KNOWN: &[&str] = &["path", "follow", "start", "keep_empty", "long_lines", "rotate_wait", "lost_files", "order"];
         let settings = Settings::new("a file source", map, KNOWN)?;
         let path = settings.required("path", "path is a file, a folder or a glob such as \"logs/*.log\"")?;
         let follow = settings.bool("follow", false)?;
@@ -69,9 +84,13 @@ impl FileSourceFactory {
                 return Err(error(key, "only has a meaning with follow = true", None));
             }
         }
+        if follow && map.contains_key("order") {
+            return Err(error("order", "only has a meaning without follow", None));
+        }
         let file = FileSettings {
             pattern: Pattern::new(path).map_err(|message| error("path", message, None))?,
             rules: line_rules(&settings)?,
+            order: settings.choice("order", &[("time", Order::Time), ("modified", Order::Modified), ("name", Order::Name)])?,
             from_end: settings.choice("start", &[("beginning", false), ("end", true)])?,
             rotate_wait: settings.duration("rotate_wait")?.unwrap_or(ROTATE_WAIT_DEFAULT),
             skip_lost: settings.choice("lost_files", &[("fail", false), ("skip", true)])?,
@@ -82,7 +101,7 @@ impl FileSourceFactory {
 
 /// The settings `keep_empty` and `long_lines`.
 pub(in crate::sources) fn line_rules(settings: &Settings<'_>) -> Result<Rules, SettingError> {
-    let long_lines = settings.choice("long_lines", &[("fail", LongLines::Fail), ("skip", LongLines::Skip)])?;
+    let long_lines = settings.choice("long_lines", &[("skip", LongLines::Skip), ("fail", LongLines::Fail)])?;
     Ok(Rules { keep_empty: settings.bool("keep_empty", false)?, long_lines, ..Rules::default() })
 }
 
@@ -116,6 +135,10 @@ impl SourceFactory for FileSourceFactory {
             None if count == 1 => More::Nothing(format!("{}: the file was read to its end", pattern.text())),
             None => More::Nothing(format!("{}: {count} files, all read to their ends", pattern.text())),
         })
+    }
+
+    fn is_live(&self) -> bool {
+        self.follow
     }
 
     fn describe(&self) -> String {

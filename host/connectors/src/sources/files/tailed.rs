@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weir_model::Batch;
+use weir_model::{Batch, Timestamp, WATERMARK_START};
 
 use super::super::lines::{Room, Rules};
+use super::discover::open_file;
 use super::input::{Got, HEAD_BYTES, Head, Input, Kind, TRUNCATED, head_content, read_at};
 use super::names;
-use crate::ConnectorError;
+use crate::{ConnectorError, Slot};
 
 /// A file and its inode: what stays the same when it is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +69,12 @@ pub(super) struct Tailed {
     caught: Option<Stamp>,
     /// The same when a file that is not read was last looked at.
     seen: Option<Stamp>,
+    /// Where its event time is kept while it is read.
+    pub(super) slot: Option<Slot>,
+    /// Greatest event time read from it, as far as it is known while it has no slot.
+    pub(super) event_time_max: Timestamp,
+    /// Batch that it was last read for.
+    pub(super) turn: u64,
 }
 
 /// Size and modification time.
@@ -116,6 +123,9 @@ impl Tailed {
             stalled_bytes: None,
             caught: None,
             seen: None,
+            slot: None,
+            event_time_max: WATERMARK_START,
+            turn: 0,
         }
     }
 
@@ -127,11 +137,9 @@ impl Tailed {
     /// Reads to the end or until the batch is full.
     pub(super) fn read(&mut self, rows: &mut Batch, room: Room, rules: Rules) -> Result<Step, ConnectorError> {
         if self.input.is_none() {
-            let file = match self.held.take().map_or_else(|| File::open(&self.path), Ok) {
-                Ok(file) => file,
+            let Some(file) = self.held.take().map_or_else(|| open_file(&self.path), |file| Ok(Some(file)))? else {
                 // Moved since the last look; it is found again by the next.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Step::Caught),
-                Err(error) => return Err(ConnectorError::io("open", &self.path, error)),
+                return Ok(Step::Caught);
             };
             match self.open(file)? {
                 Opened::Yes => {}
@@ -222,10 +230,9 @@ impl Tailed {
             return Ok(true);
         }
         self.seen = Some(now);
-        match File::open(&self.path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(ConnectorError::io("open", &self.path, error)),
-            Ok(file) => Ok(self.head.matches(&head_content(&file, &self.path)?.1)),
+        match open_file(&self.path)? {
+            None => Ok(false),
+            Some(file) => Ok(self.head.matches(&head_content(&file, &self.path)?.1)),
         }
     }
 
@@ -278,6 +285,9 @@ impl Tailed {
             }
             State::Done => position["state"] = json!("done"),
         }
+        if self.event_time_max != WATERMARK_START {
+            position["event_time"] = json!(self.event_time_max);
+        }
         if let Some((head, offset)) = &self.previous {
             position["previous"] = json!({"head": head.to_json(), "offset": offset});
         }
@@ -295,6 +305,7 @@ impl Tailed {
         let path = names::from_text(value["path"].as_str()?)?;
         let mut tailed = Tailed::new(inode(value)?, path, state, value["offset"].as_u64()?);
         tailed.head = Head::from_json(&value["head"])?;
+        tailed.event_time_max = value["event_time"].as_i64().unwrap_or(WATERMARK_START);
         if let Some(previous) = value.get("previous") {
             tailed.previous = Some((Head::from_json(&previous["head"])?, previous["offset"].as_u64()?));
         }
