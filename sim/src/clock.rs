@@ -31,4 +31,8 @@ impl Clock for SimClock {
     fn now(&self) -> Duration {
         Duration::from_micros(self.now_us())
     }
+
+    fn wall_ms(&self) -> i64 {
+        (self.now_us() / 1_000) as i64
+    }
 }

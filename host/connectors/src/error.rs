@@ -53,7 +53,9 @@ pub enum ConnectorError {
         limit_bytes: usize,
     },
     /// A row has no readable event time, and `no_time = "fail"`.
-    #[error("the event time of a row cannot be read: {reason}; its value starts with {value:?}; hint: event_time.no_time = \"previous\" or \"skip\" goes on without it")]
+    #[error(
+        "the event time of a row cannot be read: {reason}; its value starts with {value:?}; hint: event_time.no_time = \"previous\" or \"skip\" goes on without it"
+    )]
     NoTime {
         /// Why not.
         reason: String,

@@ -110,6 +110,9 @@ pub const ODDITY_REASON_BYTES_MAX: usize = 320;
 /// Examples of odd rows that a worker says with the counts of one execution. Beyond that only numbers are said.
 pub const ODDITY_EXAMPLES_BYTES_MAX: usize = 64 << 10;
 
+/// How far beyond the time of day a row's event time may be, by default, where rows come as they happen.
+pub const EVENT_TIME_AHEAD_MS_DEFAULT: u64 = 24 * 60 * 60 * 1_000;
+
 /// Default memory of one operator instance.
 pub const INSTANCE_MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 

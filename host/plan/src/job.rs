@@ -157,6 +157,20 @@ pub struct WatermarkSpec {
     pub delay: Duration,
     /// A source without rows for this long no longer holds others back. None: never. Default none.
     pub idle_after: Option<Duration>,
+    /// How far beyond the time of day a row's time may be and still move event time.
+    pub max_ahead: MaxAhead,
+}
+
+/// `watermark.max_ahead` of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MaxAhead {
+    /// Not given: the connectors crate decides, by whether rows come as they happen.
+    #[default]
+    Unset,
+    /// `"off"`: any row moves event time.
+    Off,
+    /// This far.
+    Of(Duration),
 }
 
 /// `[[operator]]`.

@@ -26,7 +26,7 @@ mod vertices;
 
 pub use diagnostics::{Code, Diagnostic, Diagnostics, Place, Severity};
 pub use job::{
-    Chain, CheckpointMode, CheckpointSettings, ComponentRef, Edge, EventTimeSpec, Exchange, Job, LimitsSpec, OnError,
+    Chain, CheckpointMode, CheckpointSettings, ComponentRef, Edge, EventTimeSpec, Exchange, Job, LimitsSpec, MaxAhead, OnError,
     OperatorSpec, Port, RestartSettings, SinkSpec, SourceSpec, Vertex, VertexKind, WatermarkSpec,
 };
 pub use load::load;

@@ -11,7 +11,7 @@ use weir_model::{is_component_name, is_component_version};
 use crate::diagnostics::Code;
 use crate::input::{self, InputDraft};
 use crate::job::{
-    ComponentRef, EventTimeSpec, LimitsSpec, OperatorSpec, SinkSpec, SourceSpec, Vertex, VertexKind, WatermarkSpec,
+    ComponentRef, EventTimeSpec, LimitsSpec, MaxAhead, OperatorSpec, SinkSpec, SourceSpec, Vertex, VertexKind, WatermarkSpec,
 };
 use crate::problems::Problems;
 use crate::reader::Section;
@@ -140,10 +140,15 @@ fn source(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) 
     let origin = section.origin().clone();
     let connector = connector(&mut section, problems);
     let event_time = section.json_table("event_time", problems).map(|settings| EventTimeSpec { settings });
-    let mut watermark = WatermarkSpec { delay: Duration::ZERO, idle_after: None };
+    let mut watermark = WatermarkSpec { delay: Duration::ZERO, idle_after: None, max_ahead: MaxAhead::Unset };
     if let Some(mut table) = section.section("watermark", format!("`watermark` of {}", section.name), problems) {
         watermark.delay = table.duration("delay", problems).unwrap_or_default();
         watermark.idle_after = table.duration_above_zero("idle_after", problems);
+        watermark.max_ahead = match table.duration_or("max_ahead", "off", problems) {
+            None => MaxAhead::Unset,
+            Some(None) => MaxAhead::Off,
+            Some(Some(ahead)) => MaxAhead::Of(ahead),
+        };
         table.finish(problems);
     }
     input::of_source(&mut section, problems);

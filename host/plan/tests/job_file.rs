@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use weir_plan::{
-    CheckpointMode, ComponentRef, Exchange, Job, OnError, OperatorSpec, Port, RestartSettings, SourceSpec, VertexKind, load,
+    CheckpointMode, ComponentRef, Exchange, Job, MaxAhead, OnError, OperatorSpec, Port, RestartSettings, SourceSpec, VertexKind,
+    load,
 };
 
 const PAGEVIEWS: &str = r#"
@@ -37,7 +38,7 @@ path = "access.log"
 follow = false
 rate = 2.5
 event_time = { field = "time", format = "clf" }
-watermark = { delay = "5s", idle_after = "30s" }
+watermark = { delay = "5s", idle_after = "30s", max_ahead = "2h" }
 
 [[operator]]
 id = "parse"
@@ -128,6 +129,7 @@ fn every_setting_is_read() {
     assert_eq!(json!(log.settings), json!({ "path": "access.log", "follow": false, "rate": 2.5 }));
     assert_eq!(json!(log.event_time.as_ref().unwrap().settings), json!({ "field": "time", "format": "clf" }));
     assert_eq!((log.watermark.delay, log.watermark.idle_after), (Duration::from_secs(5), Some(Duration::from_secs(30))));
+    assert_eq!(log.watermark.max_ahead, MaxAhead::Of(Duration::from_secs(7_200)));
 
     let parse = operator(&job, "parse");
     assert_eq!(parse.component, ComponentRef::Named { name: "parse".to_owned(), version: "1.0.0".to_owned() });
@@ -154,6 +156,7 @@ fn what_is_not_said_has_a_default() {
     assert_eq!((op.outputs.as_slice(), &op.config), (&["main".to_owned()][..], &json!({})));
     assert_eq!((op.limits.memory_bytes, op.limits.call), (256 << 20, Duration::from_secs(10)));
     assert_eq!((source(&job, "in").watermark.delay, source(&job, "in").watermark.idle_after), (Duration::ZERO, None));
+    assert_eq!(source(&job, "in").watermark.max_ahead, MaxAhead::Unset);
 }
 
 /// Edges as "from.port -> to/input exchange".

@@ -78,13 +78,18 @@ pub(crate) enum Read {
 impl SourceHead {
     pub(crate) fn new(
         uid: OperatorUid,
-        source: Box<dyn Source>,
+        mut source: Box<dyn Source>,
         event_time: Option<EventTime>,
         generator: WatermarkGenerator,
         targets: Targets,
         stats: Arc<VertexStats>,
         clock: Arc<dyn Clock>,
     ) -> SourceHead {
+        if event_time.is_some()
+            && let Some(times) = source.split_times()
+        {
+            times.set_timed();
+        }
         SourceHead {
             uid,
             source,
@@ -112,7 +117,7 @@ impl SourceHead {
     }
 
     pub(crate) fn state(&mut self) -> SourceState {
-        SourceState { splits: self.source.position(), event_time_max: self.generator.max() }
+        SourceState { splits: self.source.position(), event_time_max: self.generator.low() }
     }
 
     pub(crate) fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
@@ -141,8 +146,13 @@ impl SourceHead {
         self.rows.clear();
         let polled =
             self.source.poll(&mut self.rows, self.rows_max, chain.worth_sending()).map_err(TaskError::connector(&self.uid))?;
+        let is_empty = self.rows.is_empty();
+        let read = self.rows.len();
+        let wall_ms = if self.generator.needs_wall_time() && !is_empty { self.clock.wall_ms() } else { 0 };
+        let assigned = self.generator.assign(&mut self.rows, self.event_time.as_ref(), self.source.split_times(), wall_ms);
         self.show_oddities();
-        if self.rows.is_empty() {
+        assigned.map_err(TaskError::connector(&self.uid))?;
+        if is_empty {
             return match polled {
                 Polled::Rows => Ok(Read::Rows),
                 Polled::Ended => Ok(Read::Ended),
@@ -151,10 +161,9 @@ impl SourceHead {
         }
         let count = self.rows.len();
         self.idle = false;
-        self.generator.assign(&mut self.rows, 0, self.event_time.as_ref());
-        let counter = &self.stats.rows_in;
-        counter.store(counter.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
-        self.stats.rows_out.store(counter.load(Ordering::Relaxed), Ordering::Relaxed);
+        for (counter, rows) in [(&self.stats.rows_in, read), (&self.stats.rows_out, count)] {
+            counter.store(counter.load(Ordering::Relaxed) + rows as u64, Ordering::Relaxed);
+        }
         chain.send(&self.targets, &mut self.rows)?;
         let now = self.clock.now();
         if self.sent_at.is_none_or(|at| now - at >= WATERMARK_INTERVAL) {
@@ -175,10 +184,11 @@ impl SourceHead {
 
     /// Makes the source's odd rows known, where there are more than before.
     fn show_oddities(&mut self) {
-        let oddities = self.source.oddities();
-        let total = oddities.total();
+        // Neither has a kind of the other.
+        let both = [self.source.oddities(), self.generator.oddities()];
+        let total = both.iter().map(|oddities| oddities.total()).sum();
         if total != std::mem::replace(&mut self.odd_shown, total) {
-            self.stats.odd.show(oddities);
+            both.iter().for_each(|oddities| self.stats.odd.show(oddities));
         }
     }
 
@@ -187,7 +197,9 @@ impl SourceHead {
         let now = self.clock.now();
         self.send_watermark(chain, now)?;
         let now_ms = now.as_millis() as u64;
-        if self.generator.is_idle(now_ms) && !self.idle {
+        // A subtask that has nothing to read keeps nobody waiting.
+        let has_none = self.source.split_times().is_some_and(|times| times.is_empty());
+        if (self.generator.is_idle(now_ms) || has_none) && !self.idle {
             self.idle = true;
             chain.send_to_all(&Frame::Idle);
         }

@@ -2,9 +2,6 @@
 
 use crate::ConnectorError;
 
-/// Bytes of content by which all of them are told.
-pub(super) const BEGIN_BYTES: usize = 512;
-
 const UNPACK: &str = "unpack it first, or compress with gzip or zstd";
 const CONVERT: &str = "convert it to lines first (JSON, one object a line), or leave it out of path";
 const UTF_8: &str = "convert it first: iconv -f UTF-16 -t UTF-8";
@@ -39,7 +36,8 @@ pub(super) fn foreign(begin: &[u8]) -> Option<(&'static str, &'static str)> {
     let known = FORMATS.iter().find(|(magic, ..)| begin.starts_with(magic)).map(|(_, what, hint)| (*what, *hint));
     known.or_else(|| {
         // "BZh1" may begin a line; what follows it in such a file may not.
-        let is_bzip2 = begin.len() >= 10 && begin.starts_with(b"BZh") && matches!(&begin[4..10], b"1AY&SY" | b"\x17\x72\x45\x38\x50\x90");
+        let is_bzip2 =
+            begin.len() >= 10 && begin.starts_with(b"BZh") && matches!(&begin[4..10], b"1AY&SY" | b"\x17\x72\x45\x38\x50\x90");
         let is_tar = begin.len() >= 262 && &begin[257..262] == b"ustar" && begin[..257].contains(&0);
         match () {
             () if is_bzip2 => Some(("bzip2-compressed", UNPACK)),

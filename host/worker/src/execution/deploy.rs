@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use weir_checkpoint::align::Mode;
 use weir_connectors::{ConnectorError, Sink, SinkContext, WatermarkGenerator};
-use weir_model::{InstanceId, KeyGroupRange, OperatorUid, TaskId, WATERMARK_START};
-use weir_plan::{CheckpointMode, Exchange, OnError, OperatorSpec, Port, SourceSpec, VertexKind};
+use weir_model::{InstanceId, KeyGroupRange, OperatorUid, TaskId, WATERMARK_START, limits};
+use weir_plan::{CheckpointMode, Exchange, MaxAhead, OnError, OperatorSpec, Port, SourceSpec, VertexKind};
 use weir_protocol::manifest::instances_of;
 use weir_protocol::{Failure, FailureKind};
 use weir_sandbox::{InstanceLimits, OperatorContext, SandboxError, Template};
@@ -242,11 +242,20 @@ impl Deployer<'_> {
             let least = state.subtasks.iter().filter_map(|subtask| subtask.source_watermark).min();
             (splits, own.or(least).unwrap_or(WATERMARK_START))
         });
+        let max_ahead = match spec.watermark.max_ahead {
+            MaxAhead::Of(ahead) => Some(ahead.as_millis() as u64),
+            MaxAhead::Unset if self.job.sources[&vertex].is_live() => Some(limits::EVENT_TIME_AHEAD_MS_DEFAULT),
+            MaxAhead::Unset | MaxAhead::Off => None,
+        };
+        let (event_time, no_time) = self.job.event_times.get(&vertex).cloned().unzip();
+        let generator = WatermarkGenerator::new(spec.watermark.delay.as_millis() as u64, idle_after)
+            .with_max_ahead(max_ahead)
+            .with_no_time(no_time.unwrap_or_default());
         Ok(HeadSpec::Source {
             uid: described.uid.as_str().into(),
             source,
-            event_time: self.job.event_times.get(&vertex).cloned(),
-            generator: WatermarkGenerator::new(spec.watermark.delay.as_millis() as u64, idle_after),
+            event_time,
+            generator,
             targets: targets(&self.job.job, &self.job.topology, vertex, Port::Output(0)),
             stats: stats.clone(),
             restore,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use weir_connectors::{EventTime, SettingError, SinkFactory, SourceFactory};
+use weir_connectors::{EventTime, NoTimeRule, SettingError, SinkFactory, SourceFactory, event_time_settings};
 use weir_model::{Attempt, TaskId};
 use weir_plan::{Diagnostics, Job, Topology, VertexKind};
 use weir_protocol::{Failure, FailureKind, JobSpec, Prepare};
@@ -31,7 +31,7 @@ pub(super) struct PreparedJob {
     pub(super) storage: JobStorage,
     pub(super) manifest: Option<Manifest>,
     pub(super) sources: BTreeMap<usize, Box<dyn SourceFactory>>,
-    pub(super) event_times: BTreeMap<usize, EventTime>,
+    pub(super) event_times: BTreeMap<usize, (EventTime, NoTimeRule)>,
     pub(super) sinks: BTreeMap<usize, Box<dyn SinkFactory>>,
     pub(super) components: BTreeMap<usize, PreparedComponent>,
 }
@@ -115,7 +115,7 @@ pub(super) fn unusable(error: &StorageError) -> Failure {
 #[derive(Default)]
 struct Connected {
     sources: BTreeMap<usize, Box<dyn SourceFactory>>,
-    event_times: BTreeMap<usize, EventTime>,
+    event_times: BTreeMap<usize, (EventTime, NoTimeRule)>,
     sinks: BTreeMap<usize, Box<dyn SinkFactory>>,
 }
 
@@ -133,7 +133,7 @@ fn connectors(job: &Job, job_dir: &Path, factory: &dyn Connectors) -> Result<Con
                     Ok(source) => drop(found.sources.insert(index, source)),
                     Err(error) => note("", error),
                 }
-                match spec.event_time.as_ref().map(|spec| EventTime::from_settings(&spec.settings)) {
+                match spec.event_time.as_ref().map(|spec| event_time_settings(&spec.settings)) {
                     Some(Ok(event_time)) => drop(found.event_times.insert(index, event_time)),
                     Some(Err(error)) => note("event_time", error),
                     None => {}
@@ -152,7 +152,10 @@ fn connectors(job: &Job, job_dir: &Path, factory: &dyn Connectors) -> Result<Con
 /// Relative paths in a job file start at its folder.
 fn with_absolute_path(settings: &Map<String, Value>, job_dir: &Path) -> Map<String, Value> {
     let mut settings = settings.clone();
-    if let Some(Value::String(path)) = settings.get_mut("path") {
+    // "~" is the home folder, wherever the job file is.
+    if let Some(Value::String(path)) =
+        settings.get_mut("path").filter(|path| !path.as_str().is_some_and(|path| path.starts_with('~')))
+    {
         *path = job_dir.join(&*path).to_string_lossy().into_owned();
     }
     settings

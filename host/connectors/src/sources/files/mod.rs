@@ -25,6 +25,8 @@ mod pattern;
 mod tailed;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod time_tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -42,7 +42,8 @@ impl Pattern {
             vec![Alternative::Path(PathBuf::from(path))]
         } else {
             let path = at_home(path, std::env::var("HOME").ok().as_deref())?;
-            expand(&path)?.iter().map(|path| Alternative::new(path)).collect::<Result<_, _>>()?
+            let (folder, rest) = literal_folder(&path);
+            expand(rest)?.iter().map(|rest| Alternative::new(folder, rest)).collect::<Result<_, _>>()?
         };
         Ok(Pattern { text: path.to_owned(), alternatives })
     }
@@ -58,15 +59,16 @@ impl Pattern {
 }
 
 impl Alternative {
-    fn new(path: &str) -> Result<Alternative, String> {
-        if !path.contains(['*', '?', '[']) || Path::new(path).exists() {
-            return Ok(Alternative::Path(PathBuf::from(path)));
+    /// `path` within `folder`, which is taken as it is; empty: on its own.
+    fn new(folder: &str, path: &str) -> Result<Alternative, String> {
+        if !path.contains(['*', '?', '[']) || Path::new(folder).join(path).exists() {
+            return Ok(Alternative::Path(Path::new(folder).join(path)));
         }
         if let Err(error) = glob::Pattern::new(path) {
             return Err(format!("is not a valid glob: at character {}: {}", error.pos, error.msg));
         }
         let mut steps = Vec::new();
-        let mut root = PathBuf::from(".");
+        let mut root = PathBuf::from(if folder.is_empty() { "." } else { folder });
         for part in Path::new(path).components() {
             match part {
                 Component::RootDir | Component::Prefix(_) => root = PathBuf::from("/"),
@@ -91,6 +93,13 @@ impl Step {
             |error: glob::PatternError| format!("is not a valid glob: {part:?} at character {}: {}", error.pos, error.msg);
         glob::Pattern::new(part).map(Step::Match).map_err(wrong)
     }
+}
+
+/// Takes off the longest folder there is whose own name looks like a glob: job files may lie in one.
+fn literal_folder(path: &str) -> (&str, &str) {
+    let ends = path.rmatch_indices('/').map(|(at, _)| at).filter(|at| path[..*at].contains(['*', '?', '[', '{']));
+    let mut folders = ends.map(|at| (&path[..at], &path[at + 1..]));
+    folders.find(|(folder, _)| Path::new(folder).is_dir()).unwrap_or(("", path))
 }
 
 /// `~` and `~/...`: the home folder of the user that runs the process.
@@ -173,12 +182,24 @@ mod tests {
     }
 
     #[test]
+    fn s80_a_folder_whose_name_looks_like_a_glob_is_that_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join("job [1] {a,b}");
+        std::fs::create_dir(&odd).unwrap();
+        let pattern = Pattern::new(&format!("{}/logs/*.log", odd.display())).unwrap();
+        let [Alternative::Glob { root, steps }] = pattern.alternatives() else { panic!("{pattern:?}") };
+        assert_eq!((root, steps.len()), (&odd, 2));
+        let pattern = Pattern::new(&format!("{}/x.{{log,txt}}", odd.display())).unwrap();
+        assert_eq!(pattern.alternatives(), ["x.log", "x.txt"].map(|name| Alternative::Path(odd.join(name))));
+    }
+
+    #[test]
     fn a_glob_is_taken_apart_at_its_slashes() {
-        let Alternative::Glob { root, steps } = Alternative::new("./logs/**/x-?.log").unwrap() else { panic!("no glob") };
+        let Alternative::Glob { root, steps } = Alternative::new("", "./logs/**/x-?.log").unwrap() else { panic!("no glob") };
         assert_eq!(root, Path::new("."));
         assert_eq!(steps.len(), 3);
         assert_eq!((&steps[0], &steps[1]), (&Step::Name("logs".into()), &Step::AnyDepth));
-        assert!(Alternative::new("logs/[a").unwrap_err().contains("not a valid glob"));
-        assert!(Alternative::new("logs/a**").unwrap_err().contains("not a valid glob"));
+        assert!(Alternative::new("", "logs/[a").unwrap_err().contains("not a valid glob"));
+        assert!(Alternative::new("", "logs/a**").unwrap_err().contains("not a valid glob"));
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde_json::json;
-use weir_model::Batch;
+use weir_model::{Batch, OddKind};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::*;
@@ -208,10 +208,11 @@ fn damaged_compressed_files_are_named_with_the_place() {
         let error = read_all(&path).unwrap_err().to_string();
         assert!(error.contains(path.to_str().unwrap()) && error.contains("after byte"), "{error}");
     }
-    let mut trailing = gzip(b"a\n", 1);
-    trailing.extend_from_slice(b"rubbish after the end");
-    fs::write(&path, &trailing).unwrap();
-    assert!(matches!(read_all(&path), Err(ConnectorError::Broken { .. })));
+    let whole = gzip(b"a\n", 1);
+    for trailing in [&[0; 512][..], b"rubbish after the end"] {
+        fs::write(&path, [&whole[..], trailing].concat()).unwrap();
+        assert_eq!(read_all(&path).unwrap(), ["a"], "s80: as gzip -d takes it");
+    }
 }
 
 #[test]
@@ -227,6 +228,8 @@ fn a_path_that_means_no_file_is_named() {
     assert_eq!(settings(json!({"follow": true})).key, "path");
     assert!(settings(json!({"path": "logs/[a"})).to_string().contains("not a valid glob"));
     assert!(settings(json!({"path": "x", "start": "end"})).to_string().contains("follow = true"));
+    assert!(settings(json!({"path": "x", "follow": true, "order": "name"})).to_string().contains("without follow"));
+    assert!(settings(json!({"path": "~someone/x"})).to_string().contains("shell"));
     assert!(settings(json!({"path": "x", "folow": true})).to_string().contains("\"follow\""));
 }
 
@@ -264,13 +267,15 @@ fn s25_a_line_beyond_the_limit_fails_or_is_left_out_as_asked() {
     content.extend_from_slice(b"\nafter\n");
     for bytes in [content.clone(), gzip(&content, 3)] {
         fs::write(&path, &bytes).unwrap();
-        let error = read_all(&path).unwrap_err();
+        let mut source = factory(&path, &json!({"long_lines": "fail"})).create(0, 1).unwrap();
+        let error = drain(&mut *source).unwrap_err();
         assert!(
             matches!(error, ConnectorError::LongLine { offset: 7, .. }) && error.to_string().contains("long_lines"),
             "{error}"
         );
-        let mut source = factory(&path, &json!({"long_lines": "skip"})).create(0, 1).unwrap();
+        let mut source = factory(&path, &json!({})).create(0, 1).unwrap();
         assert_eq!(drain(&mut *source).unwrap(), ["before", "after"]);
+        assert_eq!(source.oddities().rows(OddKind::LongLine), 1, "left out by default, and counted");
     }
 }
 
