@@ -17,7 +17,7 @@ pub struct WatermarkGenerator {
     delay_ms: i64,
     idle_after_ms: Option<u64>,
     max_ahead_ms: Option<i64>,
-    no_time: NoTimeRule,
+    no_time: Box<NoTimeRule>,
     /// Greatest time seen; `WATERMARK_START` before any row had one.
     max: Timestamp,
     /// Where event time is, but for the delay. Never falls.
@@ -45,7 +45,7 @@ impl WatermarkGenerator {
             delay_ms: i64::try_from(delay_ms).unwrap_or(i64::MAX),
             idle_after_ms,
             max_ahead_ms: None,
-            no_time: NoTimeRule::default(),
+            no_time: Box::default(),
             max: WATERMARK_START,
             low: WATERMARK_START,
             is_active: false,
@@ -64,7 +64,7 @@ impl WatermarkGenerator {
     /// What becomes of a row whose time cannot be read.
     #[must_use]
     pub fn with_no_time(mut self, no_time: NoTimeRule) -> WatermarkGenerator {
-        self.no_time = no_time;
+        self.no_time = Box::new(no_time);
         self
     }
 
