@@ -13,7 +13,7 @@ use weir_model::{Batch, Timestamp, WATERMARK_START};
 pub struct Slot(usize);
 
 /// Event time by split.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SplitTimes {
     entries: Vec<Option<Entry>>,
     /// Rows of the last poll that came from each split, in order.

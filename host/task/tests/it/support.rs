@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use weir_channel::{Frame, Limits};
 use weir_checkpoint::align::Mode;
-use weir_connectors::{ConnectorError, Polled, Prepared, Sink, Source, WatermarkGenerator};
+use weir_connectors::{ConnectorError, Polled, Prepared, Sink, Source, SplitTimes, WatermarkGenerator};
 use weir_model::{Attempt, Barrier, BarrierKind, Batch, BatchRef, CheckpointId, InstanceId, KeyGroupRange, TaskId};
 use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
 use weir_task::*;
@@ -263,11 +263,17 @@ pub(crate) enum Step {
 pub(crate) struct Steps {
     steps: Arc<Mutex<VecDeque<Step>>>,
     given: usize,
+    /// Of a source that has none, because there is nothing for its subtask to read.
+    no_splits: Option<SplitTimes>,
 }
 
 impl Steps {
     pub(crate) fn of(steps: impl IntoIterator<Item = Step>) -> Steps {
-        Steps { steps: Arc::new(Mutex::new(steps.into_iter().collect())), given: 0 }
+        Steps { steps: Arc::new(Mutex::new(steps.into_iter().collect())), given: 0, no_splits: None }
+    }
+
+    pub(crate) fn without_splits() -> Steps {
+        Steps { no_splits: Some(SplitTimes::default()), ..Steps::default() }
     }
 
     pub(crate) fn add(&self, step: Step) {
@@ -308,6 +314,10 @@ impl Source for Steps {
 
     fn position(&mut self) -> BTreeMap<String, Value> {
         BTreeMap::from([("only".to_owned(), json!(self.given))])
+    }
+
+    fn split_times(&mut self) -> Option<&mut SplitTimes> {
+        self.no_splits.as_mut()
     }
 }
 

@@ -77,6 +77,16 @@ fn s28_a_source_without_rows_says_that_it_idles_and_its_watermark_first() {
 }
 
 #[test]
+fn s80_a_source_subtask_that_has_nothing_to_read_says_that_it_idles_without_being_told_after_how_long() {
+    let mut behind = Place::new();
+    let signal: Arc<weir_task::Signal> = Arc::default();
+    let output = behind.channel(&signal, 0);
+    let head = Steps::without_splits().head(vec![Target::Router(0)], None);
+    let _task = Running::start(0, &Log::default(), signal, head, Vec::new(), vec![Router::forward(output)]);
+    assert_eq!(read_until(&mut behind.gate, &Frame::Idle), [Frame::Idle]);
+}
+
+#[test]
 fn at_the_end_every_instance_is_told_the_end_of_time_then_the_end_of_input() {
     let operators = Operators::prefixing("");
     let eager = Instances::Keyed { groups: weir_model::KeyGroupRange::of(0, 2, 1), eager: true };
