@@ -2,9 +2,9 @@
 
 use weir_sdk::json::Path;
 use weir_sdk::prelude::*;
+use weir_sdk::time::TimeFormat;
 
 use crate::clf;
-use crate::time::TimeFormat;
 
 /// As written in the job file; see README.md.
 #[derive(Debug, Deserialize)]
@@ -26,6 +26,7 @@ pub(crate) enum Format {
     Common,
     Combined,
     Clf,
+    Vhost,
 }
 
 /// Where the event time is.
@@ -99,8 +100,10 @@ impl Config {
             Value::Line | Value::Fields => {}
         }
         for (key, path) in paths {
-            if path.steps().is_empty() {
-                return Err(Error::fail(format!("config.{key}: an empty path; write for example \"user.id\" or \"/user/id\"")));
+            let what = if path.steps().iter().all(String::is_empty) { "path" } else { "name in a path" };
+            if path.steps().is_empty() || path.steps().iter().any(String::is_empty) {
+                let hint = "write for example \"user.id\" or \"/user/id\"";
+                return Err(Error::fail(format!("config.{key}: an empty {what}; {hint}")));
             }
             if self.format != Format::Json && clf::Field::of(path).is_none() {
                 let unknown = weir_sdk::config::unknown("field", &path.to_string(), &clf::NAMES);

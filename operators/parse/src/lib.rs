@@ -1,22 +1,26 @@
 //! Reads log lines: JSON, Common and Combined Log Format. See README.md for its configuration.
 //!
 //! Gives each line the key and, if asked, the event time that are written in it. Keeps no state. A line that is not what
-//! it should be is never dropped: it is rejected with the reason, or goes to port 1.
+//! it should be is never dropped: it is rejected with the reason, or goes to port 1. No line makes it fail.
 
 mod clf;
 mod config;
+mod request;
 #[cfg(test)]
 mod tests;
-mod time;
 
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
-use weir_sdk::json::{Path, append_string};
+use weir_sdk::json::{Path, Raw, Shown, append_string};
 use weir_sdk::prelude::*;
+use weir_sdk::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 pub use config::Config;
 use config::{Format, Malformed, Value};
+
+/// Lines up to this length make no value that is too long, whatever has to be escaped in them.
+const SHORT_LINE_BYTES_MAX: usize = VALUE_BYTES_MAX / 8;
 
 /// The operator.
 #[derive(Debug)]
@@ -35,7 +39,7 @@ impl Operator for Parse {
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let result = match self.config.format {
             Format::Json => self.json(row, out),
-            Format::Common | Format::Combined | Format::Clf => self.clf(row, out),
+            Format::Common | Format::Combined | Format::Clf | Format::Vhost => self.clf(row, out),
         };
         match result {
             Err(_) if self.config.malformed == Malformed::Output => {
@@ -50,22 +54,25 @@ impl Operator for Parse {
 impl Parse {
     fn json(&self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let line = row.value.trim_ascii();
+        if let Err(error) = std::str::from_utf8(line) {
+            return Err(row.reject(format_args!("not JSON: not UTF-8 at byte {}", error.valid_up_to())));
+        }
         serde_json::from_slice::<IgnoredAny>(line).map_err(|error| row.reject(format_args!("not JSON: {error}")))?;
         let find = |path: &Path| path.find(line).or_reject("reading the line");
         let key = match &self.config.key {
             None => Cow::Borrowed(row.key),
             Some(path) => match find(path)?.filter(|raw| !raw.is_null()) {
                 None => return Err(missing(path)),
-                Some(raw) => {
-                    raw.scalar().ok_or_else(|| row.reject(format_args!("field `{path}` is an object or array, no key")))?
-                }
+                Some(raw) => json_key(path, raw)?,
             },
         };
         let timestamp = match &self.config.event_time {
             None => row.timestamp,
             Some(time) => {
-                let text = find(&time.field)?.ok_or_else(|| missing(&time.field))?.scalar();
-                self.time(text.as_deref())?
+                let path = &time.field;
+                let raw = find(path)?.ok_or_else(|| missing(path))?;
+                let text = raw.text().map_err(|reason| row.reject(format_args!("field `{path}` {reason}")))?;
+                self.time(&text)?
             }
         };
         // Found before anything is written, so that a rejected line leaves nothing behind.
@@ -73,50 +80,101 @@ impl Parse {
             Value::Field(path) => Some(find(path)?.ok_or_else(|| missing(path))?),
             _ => None,
         };
-        out.to(0).write(timestamp, &key, |bytes| match &self.config.value {
+        out.to(0).try_write(timestamp, &key, |bytes| match &self.config.value {
             Value::Line | Value::Fields => bytes.extend_from_slice(line),
             Value::Field(_) => bytes.extend_from_slice(field.map_or(b"null", |raw| raw.bytes())),
-            Value::Some(fields) => append_object(bytes, fields, |path, bytes| {
-                let raw = path.find(line).ok().flatten();
-                bytes.extend_from_slice(raw.map_or(b"null", |raw| raw.bytes()));
-            }),
-        });
-        Ok(())
+            Value::Some(fields) => {
+                let fields = fields.iter().map(|(name, path)| (name.as_str(), path));
+                append_object(bytes, fields, |path, bytes| {
+                    let raw = path.find(line).ok().flatten();
+                    bytes.extend_from_slice(raw.map_or(b"null", |raw| raw.bytes()));
+                });
+            }
+        })
     }
 
     fn clf(&self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let line = clf::Line::parse(row.value.trim_ascii(), self.config.format)
+        let text = row.value.trim_ascii();
+        let line = clf::Line::parse(text, self.config.format)
             .map_err(|problem| row.reject(format_args!("not a log line: {problem}")))?;
-        let get = |path: &Path| clf::Field::of(path).and_then(|field| line.get(field));
+        let get = |path: &Path| clf::Field::of(path).and_then(|field| line.text(field));
         let key = match &self.config.key {
-            None => row.key,
-            Some(path) => get(path).ok_or_else(|| missing(path))?,
+            None => Cow::Borrowed(row.key),
+            Some(path) => checked_key(path, get(path).ok_or_else(|| missing_in(&line, path))?)?,
         };
         let timestamp = match &self.config.event_time {
             None => row.timestamp,
-            Some(time) => self.time(get(&time.field))?,
+            Some(time) => self.time(&get(&time.field).ok_or_else(|| missing_in(&line, &time.field))?)?,
         };
-        out.to(0).write(timestamp, key, |bytes| match &self.config.value {
+        if text.len() > SHORT_LINE_BYTES_MAX {
+            self.check_value_bytes(&line)?;
+        }
+        out.to(0).try_write(timestamp, &key, |bytes| match &self.config.value {
             Value::Line => bytes.extend_from_slice(row.value),
-            Value::Fields => line.append_object(bytes),
+            Value::Fields => append_object(bytes, line.fields(), |field, bytes| line.append_json(field, bytes)),
             Value::Field(path) => append_clf(&line, path, bytes),
-            Value::Some(fields) => append_object(bytes, fields, |path, bytes| append_clf(&line, path, bytes)),
-        });
-        Ok(())
+            Value::Some(fields) => {
+                let fields = fields.iter().map(|(name, path)| (name.as_str(), path));
+                append_object(bytes, fields, |path, bytes| append_clf(&line, path, bytes));
+            }
+        })
     }
 
-    fn time(&self, text: Option<&[u8]>) -> Result<Timestamp, Error> {
+    /// Escapes make a text up to six times as long; memory is not for finding out that it is too long.
+    #[cold]
+    fn check_value_bytes(&self, line: &clf::Line<'_>) -> Result<(), Error> {
+        let of = |path: &Path| clf::Field::of(path).map_or(0, |field| line.json_bytes_max(field));
+        let bytes: usize = match &self.config.value {
+            Value::Line => 0,
+            Value::Fields => line.fields().map(|(_, field)| line.json_bytes_max(field)).sum(),
+            Value::Field(path) => of(path),
+            Value::Some(fields) => fields.iter().map(|(_, path)| of(path)).sum(),
+        };
+        if bytes <= VALUE_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::reject(format_args!(
+            "written as JSON the value may have {bytes} bytes; at most {VALUE_BYTES_MAX} are possible"
+        )))
+    }
+
+    fn time(&self, text: &[u8]) -> Result<Timestamp, Error> {
         let Some(time) = &self.config.event_time else { return Err(Error::fail("no event time is configured")) };
-        let text = text.ok_or_else(|| missing(&time.field))?;
         time.format.read(text).ok_or_else(|| {
-            let (field, text, example) = (&time.field, String::from_utf8_lossy(text), time.format.example());
+            let (field, text, example) = (&time.field, Shown(text), time.format.example());
             Error::reject(format_args!("field `{field}`: `{text}` is not a time like {example}"))
         })
     }
 }
 
+/// The text of a field as a key.
+fn json_key<'a>(path: &Path, raw: Raw<'a>) -> Result<Cow<'a, [u8]>, Error> {
+    let text = raw.text().map_err(|reason| Error::reject(format_args!("field `{path}` {reason}, no key")))?;
+    if text.is_empty() {
+        return Err(Error::reject(format_args!("field `{path}` is empty, and a row with an empty key has none")));
+    }
+    checked_key(path, text)
+}
+
+fn checked_key<'a>(path: &Path, key: Cow<'a, [u8]>) -> Result<Cow<'a, [u8]>, Error> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Ok(key);
+    }
+    let bytes = key.len();
+    Err(Error::reject(format_args!("field `{path}` has {bytes} bytes; as a key at most {KEY_BYTES_MAX} are possible")))
+}
+
 fn missing(path: &Path) -> Error {
     Error::reject(format_args!("field `{path}` is missing"))
+}
+
+/// A field that a log line does not have.
+#[cold]
+fn missing_in(line: &clf::Line<'_>, path: &Path) -> Error {
+    match line.request_text().filter(|_| clf::Field::of(path).is_some_and(clf::Field::is_of_request)) {
+        Some(request) => Error::reject(format_args!("field `{path}` is missing: the request is \"{}\"", Shown(request))),
+        None => missing(path),
+    }
 }
 
 fn append_clf(line: &clf::Line<'_>, path: &Path, bytes: &mut Vec<u8>) {
@@ -127,14 +185,16 @@ fn append_clf(line: &clf::Line<'_>, path: &Path, bytes: &mut Vec<u8>) {
 }
 
 /// Appends an object of some fields; `append` appends the value of one.
-fn append_object(bytes: &mut Vec<u8>, fields: &[(String, Path)], append: impl Fn(&Path, &mut Vec<u8>)) {
-    let mut separator = b'{';
-    for (name, path) in fields {
-        bytes.push(separator);
+fn append_object<'n, F>(bytes: &mut Vec<u8>, fields: impl IntoIterator<Item = (&'n str, F)>, append: impl Fn(F, &mut Vec<u8>)) {
+    bytes.push(b'{');
+    let mut is_first = true;
+    for (name, field) in fields {
+        if !std::mem::replace(&mut is_first, false) {
+            bytes.push(b',');
+        }
         append_string(bytes, name.as_bytes());
         bytes.push(b':');
-        append(path, bytes);
-        separator = b',';
+        append(field, bytes);
     }
     bytes.push(b'}');
 }

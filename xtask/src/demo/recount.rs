@@ -39,42 +39,110 @@ fn recount_lines(mut lines: impl BufRead) -> Result<Recount> {
             return Ok(recount);
         }
         recount.lines += 1;
-        match std::str::from_utf8(&line).ok().and_then(|line| view(line.trim_end_matches(['\n', '\r']))) {
-            Some((time_s, page)) => *recount.views.entry((window_of(time_s * 1_000), page.to_string())).or_default() += 1,
+        match view(text(&line).trim_end_matches(['\n', '\r'])) {
+            Some((time_s, page)) => *recount.views.entry((window_of(time_s * 1_000), page)).or_default() += 1,
             None => recount.malformed += 1,
         }
     }
 }
 
-/// Time and page of a line in the Combined Log Format:
-/// `host ident user [day/Mon/year:h:m:s zone] "method page protocol" status bytes "referrer" "agent"`.
-fn view(line: &str) -> Option<(i64, &str)> {
+/// A line as text. Bytes that are none are written as servers would: `\xE9`.
+fn text(line: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in line.utf8_chunks() {
+        text += chunk.valid();
+        chunk.invalid().iter().for_each(|byte| text += &format!("\\x{byte:02X}"));
+    }
+    text
+}
+
+/// Time and page of a line in the Combined Log Format, after which there may be more:
+/// `[vhost:port] host ident user [day/Mon/year:h:m:s zone] "method page protocol" status bytes "referrer" "agent"`.
+fn view(line: &str) -> Option<(i64, String)> {
     let (before, rest) = line.split_once(" [")?;
-    (before.split(' ').count() == 3).then_some(())?;
+    let words: Vec<&str> = before.split(' ').collect();
+    let has_vhost = words.first()?.rsplit_once(':').is_some_and(|(_, port)| is_number(port));
+    // Four words are a virtual host in front, or a user with a blank in the name.
+    (words.len() == 3 || (words.len() > 3 && (has_vhost || words[2] != "-"))).then_some(())?;
     let (time, rest) = rest.split_once("] ")?;
-    let (request, rest) = quoted(rest)?;
+    let (request, rest) = quoted(rest).filter(|(_, rest)| has_status(rest)).or_else(|| unescaped(rest))?;
     let (status, rest) = rest.strip_prefix(' ')?.split_once(' ')?;
     let (bytes, rest) = rest.split_once(' ')?;
     let (_, rest) = quoted(rest)?;
-    let (_, rest) = quoted(rest.strip_prefix(' ')?)?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    (rest.is_empty() && status.len() == 3 && is_number(status) && (bytes == "-" || is_number(bytes))).then_some(())?;
-    let mut request = request.split(' ');
-    let (_, page, _) = (request.next()?, request.next()?, request.next()?);
-    // What comes after a question mark is not part of the page's name.
-    Some((unix_s(time)?, page.split('?').next()?))
+    quoted(rest.strip_prefix(' ')?)?;
+    ((status == "-" || is_number(status)) && (bytes == "-" || is_number(bytes))).then_some(())?;
+    Some((unix_s(time)?, page(request)?))
 }
 
-/// A quoted text, in which a backslash keeps a quote from closing it, and what comes after.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn has_status(rest: &str) -> bool {
+    let status = rest.strip_prefix(' ').and_then(|rest| rest.split(' ').next());
+    status.is_some_and(|status| status == "-" || (status.len() == 3 && is_number(status)))
+}
+
+/// The page of a request: between the method, which is of letters, and the protocol, if there is one. What comes after a
+/// question mark is not part of its name.
+fn page(request: &str) -> Option<String> {
+    let (method, rest) = request.split_once(' ')?;
+    (!method.is_empty() && method.chars().all(|c| c.is_ascii_alphabetic() || c == '-' || c == '_')).then_some(())?;
+    let is_protocol = |word: &str| {
+        let (name, version) = word.split_once('/').unwrap_or_default();
+        let is_version = version.starts_with(|c: char| c.is_ascii_digit());
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_uppercase())
+            && is_version
+            && !version.contains(char::is_alphabetic)
+    };
+    let target = match rest.rsplit_once(' ') {
+        Some((target, protocol)) if is_protocol(protocol) => target,
+        None if is_protocol(rest) => "",
+        _ => rest,
+    };
+    let page = target.split('?').next().filter(|page| !page.is_empty() && *page != "-")?;
+    Some(plain(page).unwrap_or_else(|| page.to_string()))
+}
+
+/// A text without the escapes that web servers write; nothing if that is no text.
+fn plain(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text);
+    while let Some(at) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        let escape = &rest[at + 1..];
+        let hex = escape.strip_prefix('x').and_then(|hex| hex.get(..2)).filter(|hex| !hex.starts_with('+'));
+        let hex = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let known = [('"', b'"'), ('\\', b'\\'), ('n', b'\n'), ('r', b'\r'), ('t', b'\t'), ('b', 8), ('v', 11)];
+        let (byte, length) = match (hex, known.iter().find(|(name, _)| escape.starts_with(*name))) {
+            (Some(byte), _) => (byte, 3),
+            (None, Some((_, byte))) => (*byte, 1),
+            (None, None) => (b'\\', 0),
+        };
+        bytes.push(byte);
+        rest = &escape[length..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8(bytes).ok()
+}
+
+/// A text in quotes, in which a backslash keeps a quote from closing it, and what comes after: nothing, or a blank.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let text = text.strip_prefix('"')?;
     let mut is_escaped = false;
-    let close = text.bytes().position(|byte| {
-        let closes = byte == b'"' && !is_escaped;
+    let close = text.bytes().enumerate().position(|(at, byte)| {
+        let closes = byte == b'"' && !is_escaped && matches!(text.as_bytes().get(at + 1), None | Some(b' '));
         is_escaped = byte == b'\\' && !is_escaped;
         closes
     })?;
     Some((&text[..close], &text[close + 1..]))
+}
+
+/// A request that ends in a backslash, by a server that does not escape.
+fn unescaped(text: &str) -> Option<(&str, &str)> {
+    let text = text.strip_prefix('"')?;
+    let ends = text.match_indices("\\\"").map(|(at, _)| (&text[..=at], &text[at + 2..]));
+    ends.into_iter().find(|(_, rest)| has_status(rest) && !rest.starts_with(" -"))
 }
 
 /// `02/Mar/2026:00:00:00 +0100`.
@@ -107,7 +175,21 @@ mod tests {
     #[test]
     fn a_known_line_is_counted_in_its_window() {
         let line = r#"10.1.2.3 - ann [02/Mar/2026:00:04:59 +0100] "GET /a?b=c HTTP/1.1" 200 17 "-" "an \"agent\"""#;
-        assert_eq!(view(line), Some((1_772_406_000 + 299, "/a")));
+        assert_eq!(view(line), Some((1_772_406_000 + 299, "/a".to_string())));
+        for (request, page) in [
+            ("GET /a b HTTP/1.1", Some("/a b")),
+            ("GET /", Some("/")),
+            (r"GET /\xC3\xA9", Some("/é")),
+            (r"GET /\xE9", Some(r"/\xE9")),
+            (r"GET /a\", Some(r"/a\")),
+            (r"\x16\x03\x01", None),
+            ("-", None),
+            ("GET HTTP/1.1", None),
+        ] {
+            let line = line.replace("GET /a?b=c HTTP/1.1", request).replace("\"an ", "\"a ") + " \"more\" 0.003";
+            assert_eq!(view(&line).map(|(_, page)| page).as_deref(), page, "{request}");
+            assert_eq!(view(&format!("shop.example:443 {line}")).map(|(_, page)| page).as_deref(), page, "{request}");
+        }
         let recount = recount_lines(format!("{line}\nbroken\n{line}\n").as_bytes()).unwrap();
         assert_eq!((recount.lines, recount.malformed), (3, 1));
         assert_eq!(recount.views, Views::from([((1_772_406_000_000, "/a".to_string()), 2)]));
