@@ -54,7 +54,8 @@ pub fn assemble(
         };
         operators.insert(vertex.uid.clone(), state);
     }
-    for acknowledgement in acknowledgements {
+    // A task that there is not has no place in a checkpoint; whoever lets workers speak has refused it before.
+    for acknowledgement in acknowledgements.iter().filter(|said| (said.task.0 as usize) < topology.tasks()) {
         add(&mut operators, job, topology, acknowledgement);
     }
     let files: Vec<_> = acknowledgements.iter().filter_map(|acknowledgement| acknowledgement.file.clone()).collect();

@@ -54,6 +54,7 @@ pub use again::again;
 pub use components::{ComponentError, ComponentErrorKind, ComponentStore, Pushed, StoredComponent, digest_of};
 pub use error::{ErrorKind, StorageError};
 pub use job::JobStorage;
+pub use layout::is_file_of;
 pub use lock::JobLock;
 pub use manifest::{
     Committable, ComponentState, InFlightState, InstanceState, JobInfo, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState,

@@ -8,6 +8,7 @@ use weir_protocol::{Command, WorkerAddress};
 use weir_storage::{JobStorage, StorageError};
 
 use super::chronicle::{self, Entry};
+use super::gate::Part;
 use super::{Cluster, Inner, Job, kinds, open_wishes};
 use crate::takeover::Verdict;
 use crate::{Begun, JobError, Master, MasterJob, Notice, Outcome, Shortage, Slots, Surroundings, Told};
@@ -141,7 +142,15 @@ impl Surroundings for Inner {
     }
 
     fn send(&self, worker: &str, command: Command) {
-        self.state.lock().send(worker, command);
+        // Before the worker can answer. Without the lock, as a job may have many channels.
+        let part = match &command {
+            Command::Prepare(prepare) if !self.state.lock().gate.hears(prepare) => Part::of(prepare),
+            _ => None,
+        };
+        let mut state = self.state.lock();
+        part.into_iter().for_each(|part| state.gate.listen(part));
+        state.gate.tells(&command);
+        state.send(worker, command);
     }
 
     fn storage(&self, url: &str, job: &str) -> Result<JobStorage, StorageError> {

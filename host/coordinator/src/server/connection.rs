@@ -42,7 +42,7 @@ pub(super) async fn serve(cluster: Cluster, control: Control) {
         return;
     }
     let (needs, needed) = mpsc::channel(NEEDS_WAITING_MAX);
-    tokio::spawn(send_components(cluster.clone(), sender.clone(), needed));
+    tokio::spawn(send_components(cluster.clone(), number, sender.clone(), needed));
     let reason = loop {
         match receive(&mut receiver).await {
             Ok(Report::Need { digest }) => {
@@ -75,10 +75,10 @@ async fn receive(receiver: &mut ControlReceiver) -> Result<Report, String> {
 }
 
 /// Sends what a worker needs, one component after the other. Beside what it is told, which never waits for a component.
-async fn send_components(cluster: Cluster, sender: ControlSender, mut needed: mpsc::Receiver<Digest>) {
+async fn send_components(cluster: Cluster, link: u64, sender: ControlSender, mut needed: mpsc::Receiver<Digest>) {
     while let Some(digest) = needed.recv().await {
         let cluster = cluster.clone();
-        let read = spawn_blocking(move || cluster.component(digest)).await;
+        let read = spawn_blocking(move || cluster.component(link, digest)).await;
         let sent = match read.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(bytes) => send_component(&sender, digest, &bytes).await,
             Err(reason) => sender.send(encode(&Command::NoComponent { digest, reason }, &[]).into()).await,
