@@ -47,11 +47,11 @@ pub enum TaskError {
         error: ConnectorError,
     },
     /// The task's thread panicked.
-    #[error("task {task} panicked: {message}; this is a bug in weir")]
+    #[error("task {task} panicked {message}; this is a bug in weir, please report it")]
     Panicked {
         /// The task.
         task: String,
-        /// The panic's message.
+        /// Where, and the panic's message.
         message: String,
     },
 }

@@ -11,6 +11,7 @@ use weir_model::{InstanceId, KeyGroupRange, TaskId};
 use weir_plan::VertexKind;
 use weir_protocol::Failure;
 use weir_protocol::manifest::edge_of;
+use weir_protocol::panics::{bug, caught};
 use weir_sandbox::Template;
 use weir_storage::{InFlightState, InstanceState, Segment};
 use weir_task::in_flight::{self, Place};
@@ -99,7 +100,12 @@ impl Deployer<'_> {
         // Not in the pool that compiles components: reads of a storage that hangs must hold up this job alone.
         let threads = ThreadPoolBuilder::new().thread_name(|_| "restore".to_owned()).build();
         let threads = threads.map_err(|error| transient(error.to_string()))?;
-        threads.install(|| wanted.par_iter().map(|one| self.instance(one, &templates[&one.vertex])).collect())
+        // Caught where it happens: the place of a panic is known to its own thread only.
+        let instance = |one: &Wanted<'_>| {
+            let made = caught(|| self.instance(one, &templates[&one.vertex]));
+            made.unwrap_or_else(|panic| Err(transient(bug("the restore of an instance", &panic))))
+        };
+        threads.install(|| wanted.par_iter().map(instance).collect())
     }
 
     fn instance(&self, wanted: &Wanted<'_>, template: &Template) -> Result<RestoredInstance, Failure> {
