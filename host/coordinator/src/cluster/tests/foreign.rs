@@ -185,8 +185,16 @@ fn segment() -> Segment {
 /// What worker a may say of task 2.
 fn good() -> Acknowledgement {
     let state = InstanceState { chain: vec![segment()], watermark: 0, finished: false };
-    let in_flight =
-        InFlightState { from: "in".to_owned(), output: Some(0), input: 0, sender: 1, groups: None, rows: 1, frames: segment() };
+    let in_flight = InFlightState {
+        from: "in".to_owned(),
+        output: Some(0),
+        input: 0,
+        sender: 1,
+        exchange: Some("hash".to_owned()),
+        groups: None,
+        rows: 1,
+        frames: segment(),
+    };
     Acknowledgement {
         task: TaskId(2),
         checkpoint: CheckpointId(6),
@@ -212,7 +220,7 @@ fn s133_every_number_of_an_acknowledgement_is_checked() {
     assert_eq!(say(&mut gate, &execution, good()), Ok(()));
     assert!(say(&mut gate, &execution, good()).is_err(), "once is enough");
     type Edit = fn(&mut Acknowledgement);
-    let edits: [(&str, Edit); 19] = [
+    let edits: [(&str, Edit); 21] = [
         ("another's task", |said| said.task = TaskId(3)),
         ("no task", |said| said.task = TaskId(u32::MAX)),
         ("a checkpoint that has not begun", |said| said.checkpoint = CheckpointId(7)),
@@ -228,6 +236,8 @@ fn s133_every_number_of_an_acknowledgement_is_checked() {
         }),
         ("channels that are not", |said| said.watermarks = vec![0; 3]),
         ("an edge that is not", |said| said.in_flight[0].from = "out".to_owned()),
+        ("another exchange", |said| said.in_flight[0].exchange = Some("rebalance".to_owned())),
+        ("no exchange", |said| said.in_flight[0].exchange = None),
         ("a sender that is not", |said| said.in_flight[0].sender = 2),
         ("more rows than can be", |said| said.in_flight[0].rows = u64::MAX),
         ("another task's file", |said| said.file.as_mut().unwrap().name = "3-6-3-0".to_owned()),
