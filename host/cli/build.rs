@@ -1,5 +1,5 @@
-//! Embeds the guest SDK, the templates of new components and the pages about errors in the binary: writes `embedded.rs` with
-//! the text of each file, for `src/sdk.rs`.
+//! Embeds the guest SDK, the templates of new components, the pages about errors and the first-party operators in the binary: writes
+//! `embedded.rs`, with the content of each file, for `src/sdk.rs`.
 
 use std::error::Error;
 use std::fs;
@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     code.push_str(&embed("RUST_TEMPLATE", &template, &["Cargo.toml", "README.md", "gitignore", "job.toml", "src"])?);
     code.push_str("/// The pages about errors: `E0034.md` and its text.\n");
     code.push_str(&embed_folder("ERROR_PAGES", &here.join("../../docs/errors"))?);
+    code.push_str(&bundled(&here.join("../../operators/bundled"))?);
     fs::write(PathBuf::from(std::env::var("OUT_DIR")?).join("embedded.rs"), code)?;
     Ok(())
 }
@@ -26,6 +27,23 @@ fn embed_folder(name: &str, folder: &Path) -> Result<String, Box<dyn Error>> {
         .map(|entry| Ok(entry?.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?));
     let names: Vec<String> = names.collect::<Result<_, Box<dyn Error>>>()?;
     embed(name, folder, &names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The operators that `cargo xtask operators` built. Each line of their index begins with name and version.
+fn bundled(folder: &Path) -> Result<String, Box<dyn Error>> {
+    println!("cargo:rerun-if-changed={}", folder.display());
+    let mut code = "/// The first-party operators.\npub(crate) const FIRST_PARTY: &[weir_storage::Bundled] = &[\n".to_owned();
+    let index = fs::read_to_string(folder.join("index.txt"))?;
+    for line in index.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split(' ');
+        let (Some(name), Some(version)) = (words.next(), words.next()) else { return Err(format!("no operator: {line}").into()) };
+        let file = folder.join(format!("{name}.wasm")).canonicalize()?;
+        code.push_str(&format!(
+            "    weir_storage::Bundled {{ name: {name:?}, version: {version:?}, bytes: include_bytes!({file:?}) }},\n"
+        ));
+    }
+    code.push_str("];\n");
+    Ok(code)
 }
 
 fn embed(name: &str, root: &Path, entries: &[&str]) -> Result<String, Box<dyn Error>> {

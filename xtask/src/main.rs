@@ -3,10 +3,13 @@
 //! Uses the other crates only through their binaries, never as libraries: what it checks, it checks from outside.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its standard streams")]
 
+mod bare;
 mod bench;
 mod child;
-mod debian;
 mod demo;
+mod dist;
+mod needs;
+mod operators;
 mod progress;
 mod setup;
 mod shell;
@@ -19,11 +22,15 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  setup [--data-dir DIR] [--release] [--python]
-                        install what is missing, build `weir` and the operators, push the operators into DIR
+  setup [--release] [--python]
+                        install what is missing, build the `weir` binary and say where it is
   demo [--lines N]      run the page-view job, kill it in the middle, run it again, compare with a recount of its input
   test [NEXTEST ARGS]   set up, then run every test
   tidy                  check the house rules
+  operators [--check]   build the first-party operators, which are in the binary; --check: compare with what is there
+  dist [--dev]          make a tarball, a Debian package, a Python wheel and a folder to build an image from
+  bare [--demo-only] [--deb FILE]
+                        run README's commands in a bare Debian root, or install a package there; needs root and namespaces
   bench [--peer flink] [--quick] [--only NAME] [--dev]
                         measure, and write bench/results.md; --dev takes the dev build, to try the bench itself
 ";
@@ -35,10 +42,16 @@ fn main() -> ExitCode {
         None => ("", arguments.as_slice()),
     };
     let outcome = match command {
+        "bare" => match bare::main(rest) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        "dist" => dist::main(rest),
         "setup" => setup::main(rest),
         "demo" => demo::main(rest),
         "test" => test::main(rest),
         "tidy" => tidy::main(rest),
+        "operators" => operators::main(rest),
         "bench" => bench::main(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

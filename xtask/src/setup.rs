@@ -1,7 +1,8 @@
-//! `cargo xtask setup`: what the other commands stand on. Installs what is missing, builds the `weir` binary and the operators,
-//! and pushes the operators into a component store. Idempotent: with nothing to do it takes a second.
+//! `cargo xtask setup`: what the other commands stand on. Installs what is missing, builds the `weir` binary, and for tests the
+//! operators that only they use. Idempotent: with nothing to do it takes a second.
 
-use crate::debian;
+use crate::needs::{self, Purpose};
+use crate::operators;
 use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -10,9 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const WASM_TARGET: &str = "wasm32-unknown-unknown";
-/// The profile of the workspace that makes operators small and fast.
-const GUEST_PROFILE: &str = "guest";
 /// Builds operators written in Python; pinned, because the components it makes are compared with snapshots of themselves.
 const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
 
@@ -25,6 +23,14 @@ pub(crate) enum Profile {
 }
 
 impl Profile {
+    /// Its folder below the target folder.
+    fn folder(self) -> &'static str {
+        match self {
+            Profile::Dev => "debug",
+            Profile::Release => "release",
+        }
+    }
+
     fn flag(self) -> Option<&'static str> {
         (self == Profile::Release).then_some("--release")
     }
@@ -34,25 +40,22 @@ impl Profile {
 pub(crate) struct Prepared {
     /// The `weir` binary.
     pub(crate) weir: PathBuf,
-    /// The data folder whose component store holds every operator of this repository.
+    /// The data folder whose component store holds the operators that are not in the binary.
     pub(crate) data_dir: PathBuf,
 }
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
-    let (mut data_dir, mut profile, mut with_python) = (default_data_dir(&workspace), Profile::Dev, false);
+    let (mut profile, mut with_python) = (Profile::Dev, false);
     let mut arguments = Arguments::new(arguments);
     while let Some(argument) = arguments.next() {
         match argument {
-            "--data-dir" => data_dir = PathBuf::from(arguments.value(argument)?),
             "--release" => profile = Profile::Release,
             "--python" => with_python = true,
             other => return shell::unknown("setup", other),
         }
     }
-    let prepared = prepare(&workspace, profile, &data_dir)?;
-    println!("weir        {}", prepared.weir.display());
-    println!("data folder {}", prepared.data_dir.display());
+    println!("weir {}", host(&workspace, profile)?.display());
     if with_python {
         println!("componentize-py {}", python(&workspace)?.display());
     }
@@ -64,10 +67,15 @@ pub(crate) fn default_data_dir(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask/data")
 }
 
-/// Builds everything a job of this repository needs.
+/// Builds the `weir` binary, with all that needs to be installed for it. The first-party operators are in it.
+pub(crate) fn host(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
+    needs::ensure(Purpose::Host, &workspace.target)?;
+    build_host(workspace, profile)
+}
+
+/// Builds everything that tests and benchmarks need: also the operators that are not in the binary, in a component store.
 pub(crate) fn prepare(workspace: &Workspace, profile: Profile, data_dir: &Path) -> Result<Prepared> {
-    ensure_wasm_target()?;
-    debian::ensure_compilers()?;
+    needs::ensure(Purpose::Operators, &workspace.target)?;
     let weir = build_host(workspace, profile)?;
     fs::create_dir_all(data_dir).with_context(|| format!("cannot make the folder {}", data_dir.display()))?;
     // A version of a component never changes once it is pushed. Here it does, whenever somebody works on an operator: so a store of
@@ -76,33 +84,26 @@ pub(crate) fn prepare(workspace: &Workspace, profile: Profile, data_dir: &Path) 
     if data_dir.starts_with(&workspace.target) && store.exists() {
         fs::remove_dir_all(&store).with_context(|| format!("cannot remove {}", store.display()))?;
     }
-    compile_operators(workspace)?;
-    let components = workspace.target.join("xtask/components");
-    fs::create_dir_all(&components).with_context(|| format!("cannot make the folder {}", components.display()))?;
-    for operator in workspace.operators() {
-        let component = components.join(format!("{}.wasm", operator.name));
-        let mut build = Command::new(&weir);
-        build.args(["component", "build"]).arg(workspace.root.join(&operator.folder)).args(["--profile", GUEST_PROFILE]);
-        shell::read(build.arg("--output").arg(&component))?;
+    let others: Vec<String> =
+        workspace.operators().map(|operator| operator.name.clone()).filter(|name| name.starts_with("bench-")).collect();
+    operators::compile(workspace, &others)?;
+    for name in &others {
+        let component = operators::component(workspace, &weir, name)?;
         let mut push = Command::new(&weir);
         shell::read(push.args(["component", "push"]).arg(&component).arg("--data-dir").arg(data_dir))?;
     }
     Ok(Prepared { weir, data_dir: data_dir.to_path_buf() })
 }
 
-fn ensure_wasm_target() -> Result<()> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let library = shell::read(Command::new(rustc).args(["--print", "target-libdir", "--target", WASM_TARGET]))?;
-    if Path::new(library.trim()).is_dir() {
-        return Ok(());
+/// All members are selected, so that dependencies get the features that tests will ask for, and are built once (decision 15).
+pub(crate) fn build_host(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
+    if !workspace.target.join(profile.folder()).join("weir").exists() {
+        eprintln!("building weir and its dependencies: about ten minutes on two cores, the first time; then seconds");
     }
-    let added = shell::run(Command::new("rustup").args(["target", "add", WASM_TARGET]));
-    added.with_context(|| format!("operators are built for {WASM_TARGET}, and this toolchain does not have it"))
-}
-
-fn build_host(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
     let mut command = workspace.cargo("build");
-    let built = artifacts(command.args(["--package", "weir"]).args(profile.flag()))?;
+    // What is measured or handed out has no features that only tests ask for.
+    let selected: &[&str] = if profile == Profile::Dev { &["--workspace", "--bin", "weir"] } else { &["--package", "weir"] };
+    let built = artifacts(command.args(selected).args(profile.flag()))?;
     let weir = built.into_iter().find(|artifact| artifact.target == "weir" && artifact.executable.is_some());
     weir.and_then(|artifact| artifact.executable).context("cargo built no `weir` binary")
 }
@@ -121,20 +122,6 @@ pub(crate) fn build_bench(workspace: &Workspace, profile: Profile, package: &str
     let mut command = workspace.cargo("build");
     let built = artifacts(command.args(["--package", package]).args(profile.flag()))?;
     Ok(built.into_iter().find_map(|artifact| artifact.executable))
-}
-
-/// Compiles all operators in one go, so that making components of them one by one finds everything done.
-fn compile_operators(workspace: &Workspace) -> Result<()> {
-    let names: Vec<&str> = workspace.operators().map(|package| package.name.as_str()).collect();
-    if names.is_empty() {
-        bail!("no operator found: `cargo metadata` lists no package below operators/");
-    }
-    let mut command = workspace.cargo("build");
-    command.args(["--lib", "--target", WASM_TARGET, "--profile", GUEST_PROFILE]);
-    for name in &names {
-        command.args(["--package", name]);
-    }
-    shell::run(&mut command)
 }
 
 struct Artifact {
@@ -185,20 +172,11 @@ pub(crate) fn python(workspace: &Workspace) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
-    ensure_venv()?;
+    needs::ensure(Purpose::Tests, &workspace.target)?;
     shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     let mut pip = Command::new(folder.join("bin/python"));
     shell::run(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", COMPONENTIZE_PY]))?;
     Ok(tool)
-}
-
-/// Makes sure of Python with virtual environments; on Debian that is a package of its own.
-fn ensure_venv() -> Result<()> {
-    if shell::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
-        return Ok(());
-    }
-    debian::ensure(&["python3", "python3-venv"])
-        .context("operators in Python are built in a virtual environment, which needs python3 and python3-venv")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every test of the repository, with everything they need. The runner's summary is the last thing printed.
 
-use crate::debian;
+use crate::needs::{self, Purpose};
+use crate::operators;
 use crate::setup::{self, Profile};
 use crate::shell;
 use crate::workspace::Workspace;
@@ -8,12 +9,11 @@ use anyhow::Result;
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
+    needs::ensure(Purpose::Tests, &workspace.target)?;
     let prepared = setup::prepare(&workspace, Profile::Dev, &setup::default_data_dir(&workspace))?;
     let componentize_py = setup::python(&workspace)?;
     let with_nextest = setup::nextest();
-    if let Err(error) = debian::ensure_network_tools() {
-        eprintln!("tests of bad networks will be skipped: {error:#}");
-    }
+    operators::verify(&workspace, &prepared.weir)?;
 
     // nextest does not run documentation tests. They go first, so that its summary closes the output.
     if arguments.is_empty() {

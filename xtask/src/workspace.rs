@@ -19,6 +19,7 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// Its folder below the root, with `/` between parts.
     pub(crate) folder: String,
+    pub(crate) version: String,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -73,14 +74,14 @@ impl Workspace {
 
 impl Package {
     fn from_metadata(package: &Value, root: &Path) -> Result<Package> {
-        let name = string(package, "name")?.to_string();
+        let (name, version) = (string(package, "name")?.to_string(), string(package, "version")?.to_string());
         let manifest = Path::new(string(package, "manifest_path")?);
         let folder = manifest.parent().and_then(|folder| folder.strip_prefix(root).ok());
         let folder = folder.with_context(|| format!("package {name} is outside the workspace folder"))?;
         let folder = folder.to_string_lossy().replace('\\', "/");
         let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
         let dependencies = dependencies.iter().map(Dependency::from_metadata).collect::<Result<_>>()?;
-        Ok(Package { name, folder, dependencies })
+        Ok(Package { name, folder, version, dependencies })
     }
 }
 
@@ -109,9 +110,9 @@ mod tests {
         let metadata = json!({
             "workspace_root": "/w", "target_directory": "/t",
             "packages": [
-                { "name": "weir-task", "manifest_path": "/w/host/task/Cargo.toml", "dependencies": [
+                { "name": "weir-task", "version": "0.1.0", "manifest_path": "/w/host/task/Cargo.toml", "dependencies": [
                     { "name": "weir-model", "kind": null }, { "name": "proptest", "kind": "dev" }, { "name": "cc", "kind": "build" } ] },
-                { "name": "window", "manifest_path": "/w/operators/window/Cargo.toml", "dependencies": [] },
+                { "name": "window", "version": "1.0.0", "manifest_path": "/w/operators/window/Cargo.toml", "dependencies": [] },
             ]
         });
         let workspace = Workspace::from_metadata(&metadata).unwrap();

@@ -41,7 +41,7 @@ pub(crate) fn for_this_process(
     native: &Native,
     global: &Global,
 ) -> anyhow::Result<(JobSpec, Job, BTreeMap<Digest, Vec<u8>>)> {
-    let store = ComponentStore::open(&global.data_dir);
+    let store = store::open(&global.data_dir);
     let dead_letters = |file: &JobFile| global.data_dir.join("jobs").join(&file.job.name).join("dead-letter");
     job_spec(args, &mut in_store(&store), native, &dead_letters, global)
 }

@@ -4,12 +4,20 @@ use std::path::Path;
 
 use weir_model::Digest;
 use weir_plan::ComponentRef;
-use weir_storage::{ComponentError, ComponentErrorKind};
+use weir_storage::{Bundled, ComponentError, ComponentErrorKind};
 
 use crate::failure::{Exit, Failure};
-use crate::files;
+use crate::{files, sdk};
 
 pub(crate) use weir_storage::{ComponentStore, digest_of};
+
+/// The first-party operators, as they are in the repository's operators/bundled.
+static FIRST_PARTY: &[Bundled] = sdk::FIRST_PARTY;
+
+/// The store in a data folder, with the operators that are in this binary.
+pub(crate) fn open(data_dir: &Path) -> ComponentStore {
+    ComponentStore::open(data_dir).with_bundled(FIRST_PARTY)
+}
 
 /// A component that was found.
 #[derive(Debug)]

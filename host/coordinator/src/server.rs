@@ -17,7 +17,6 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use weir_protocol::api::ClusterApi;
-use weir_protocol::panics::{bug, caught};
 use weir_storage::JobStorage;
 use weir_transport::liveness::{self, Sign};
 use weir_transport::{Endpoint, Identity, Incarnation, Incoming, NodeId, Settings};
@@ -184,10 +183,7 @@ fn start_clock(cluster: Cluster) -> Result<(SyncSender<()>, JoinHandle<()>), Ser
     let (stop, stopped) = sync_channel(1);
     let run = move || {
         while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            // Without it no worker would ever be found lost.
-            if let Err(panic) = caught(|| cluster.tick()) {
-                tracing::error!("{}", bug("the cluster's clock", &panic));
-            }
+            cluster.tick();
         }
     };
     let thread = std::thread::Builder::new().name("cluster-clock".to_owned()).spawn(run).map_err(ServeError::Process)?;

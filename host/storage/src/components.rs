@@ -5,6 +5,9 @@
 //! names/<name>/<version>      which digest a name@version stands for; written once, never changed
 //! ```
 //!
+//! A store may have components **bundled** with the program. Each is copied into the folder when it is first asked for; from then
+//! on its name stands for those bytes, whatever a newer program has bundled.
+//!
 //! A component's identity is the SHA-256 of its bytes as they were uploaded; state in checkpoints belongs to it. A
 //! name@version is a pointer that never moves: it can be removed, but not be made to stand for other bytes. Bytes may also be
 //! kept without a name, for jobs that name a file.
@@ -30,6 +33,24 @@ use crate::whole_file::{sync_folder_of, write_new, write_whole};
 #[derive(Clone, Debug)]
 pub struct ComponentStore {
     folder: PathBuf,
+    bundled: &'static [Bundled],
+}
+
+/// A component that comes with the program.
+#[derive(Clone, Copy)]
+pub struct Bundled {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Its bytes.
+    pub bytes: &'static [u8],
+}
+
+impl std::fmt::Debug for Bundled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bundled({}@{}, {} bytes)", self.name, self.version, self.bytes.len())
+    }
 }
 
 /// A name and version in the store.
@@ -43,8 +64,8 @@ pub struct StoredComponent {
     pub digest: Digest,
     /// Its size.
     pub size_bytes: u64,
-    /// When it was pushed, in milliseconds since the Unix epoch.
-    pub pushed_at_ms: u64,
+    /// When it was pushed, in milliseconds since the Unix epoch. None where it is bundled and was never asked for.
+    pub pushed_at_ms: Option<u64>,
 }
 
 impl StoredComponent {
@@ -88,7 +109,17 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
 impl ComponentStore {
     /// The store in a data folder.
     pub fn open(data_dir: &Path) -> ComponentStore {
-        ComponentStore { folder: data_dir.join("components") }
+        ComponentStore { folder: data_dir.join("components"), bundled: &[] }
+    }
+
+    /// The same store, with components that come with the program.
+    #[must_use]
+    pub fn with_bundled(self, bundled: &'static [Bundled]) -> ComponentStore {
+        ComponentStore { bundled, ..self }
+    }
+
+    fn bundled(&self, name: &str, version: &str) -> Option<&'static Bundled> {
+        self.bundled.iter().find(|bundled| bundled.name == name && bundled.version == version)
     }
 
     /// Keeps a component under a name and version. Pushing the same bytes again changes nothing (and repairs a damaged
@@ -160,7 +191,7 @@ impl ComponentStore {
         }
     }
 
-    /// All names and versions, in their order.
+    /// All names and versions, in their order; with those that are bundled.
     ///
     /// # Errors
     /// If the store cannot be read, or a part of it is damaged.
@@ -173,15 +204,27 @@ impl ComponentStore {
                 }
             }
         }
+        for Bundled { name, version, bytes } in self.bundled {
+            if !found.iter().any(|stored| stored.name == *name && stored.version == *version) {
+                let (digest, size_bytes) = (digest_of(bytes), bytes.len() as u64);
+                let (name, version) = ((*name).to_owned(), (*version).to_owned());
+                found.push(StoredComponent { name, version, digest, size_bytes, pushed_at_ms: None });
+            }
+        }
         found.sort_by(|a, b| (&a.name, version_order(&a.version)).cmp(&(&b.name, version_order(&b.version))));
         Ok(found)
     }
 
-    /// What a name and version stand for.
+    /// What a name and version stand for. What is bundled is copied into the store.
     ///
     /// # Errors
-    /// If there is no such component; the hint says what there is.
+    /// If there is no such component, and the hint says what there is; or a copy cannot be written.
     pub fn get(&self, name: &str, version: &str) -> Result<StoredComponent, ComponentError> {
+        if self.pointer(name, version)?.is_none()
+            && let Some(bundled) = self.bundled(name, version)
+        {
+            self.push(bundled.bytes, name, version)?;
+        }
         match self.pointer(name, version)? {
             Some(pointer) => Ok(stored(name, version, &pointer)),
             None => Err(self.not_found(name, version)),
@@ -203,7 +246,13 @@ impl ComponentStore {
             let message = format!("cannot use component {}: {} {reason}", short(digest), path.display());
             ComponentError::new(Damaged, message).hint("push the same file again; that repairs it")
         };
-        let bytes = fs::read(&path).map_err(|error| damaged(format!("cannot be read: {error}")))?;
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => match self.bundled.iter().find(|bundled| digest_of(bundled.bytes) == digest) {
+                Some(bundled) => return Ok(bundled.bytes.to_vec()),
+                None => return Err(damaged(format!("cannot be read: {error}"))),
+            },
+        };
         let found = digest_of(&bytes);
         if found == digest { Ok(bytes) } else { Err(damaged(format!("does not have its digest any more, but {found}"))) }
     }
@@ -213,7 +262,10 @@ impl ComponentStore {
     /// # Errors
     /// If there is no such component, or the disk does not do it.
     pub fn remove(&self, name: &str, version: &str, needed: &dyn Fn(Digest) -> bool) -> Result<StoredComponent, ComponentError> {
-        let removed = self.get(name, version)?;
+        let removed = match self.pointer(name, version)? {
+            Some(pointer) => stored(name, version, &pointer),
+            None => return Err(self.not_removable(name, version)),
+        };
         let path = self.folder.join("names").join(name).join(version);
         let attempted = |error: io::Error| {
             ComponentError::new(Io, format!("cannot remove {name}@{version} from {}: {error}", self.folder.display()))
@@ -250,6 +302,14 @@ impl ComponentStore {
             }
         }
         Ok(removed)
+    }
+
+    fn not_removable(&self, name: &str, version: &str) -> ComponentError {
+        match self.bundled(name, version) {
+            Some(_) => ComponentError::new(Unknown, format!("cannot remove {name}@{version}: it is a part of this program"))
+                .hint("it takes no room in the store until a job uses it"),
+            None => self.not_found(name, version),
+        }
     }
 
     fn not_found(&self, name: &str, version: &str) -> ComponentError {
@@ -315,7 +375,7 @@ impl ComponentStore {
 
 fn stored(name: &str, version: &str, pointer: &Pointer) -> StoredComponent {
     let Pointer { digest, size_bytes, pushed_at_ms } = *pointer;
-    StoredComponent { name: name.to_owned(), version: version.to_owned(), digest, size_bytes, pushed_at_ms }
+    StoredComponent { name: name.to_owned(), version: version.to_owned(), digest, size_bytes, pushed_at_ms: Some(pushed_at_ms) }
 }
 
 /// The beginning of a digest, for messages.

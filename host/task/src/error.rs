@@ -46,20 +46,12 @@ pub enum TaskError {
         /// Why.
         error: ConnectorError,
     },
-    /// What came over a channel, or out of a checkpoint, cannot be right.
-    #[error("refused what came from {from}: {reason}; either its worker runs another program, or this is a bug in weir")]
-    Peer {
-        /// Who sent it.
-        from: String,
-        /// What is wrong with it.
-        reason: String,
-    },
     /// The task's thread panicked.
-    #[error("task {task} panicked {message}; this is a bug in weir, please report it")]
+    #[error("task {task} panicked: {message}; this is a bug in weir")]
     Panicked {
         /// The task.
         task: String,
-        /// Where, and the panic's message.
+        /// The panic's message.
         message: String,
     },
 }

@@ -59,7 +59,8 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         remove(old)?;
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let prepared = setup::prepare(&workspace, Profile::Dev, &folders.data)?;
+    let weir = setup::host(&workspace, Profile::Dev)?;
+    let prepared = Prepared { weir, data_dir: folders.data.clone() };
     let started = Instant::now();
     let mut screen = Screen::new();
     let is_good = play(&workspace, &prepared, &folders, &shape, &mut screen)?;

@@ -162,7 +162,12 @@ mod tests {
 
     #[test]
     fn a_crate_without_docs_or_without_the_lints_is_found() {
-        let package = |folder: &str| Package { name: folder.to_string(), folder: folder.to_string(), dependencies: Vec::new() };
+        let package = |folder: &str| Package {
+            name: folder.to_string(),
+            folder: folder.to_string(),
+            version: String::new(),
+            dependencies: Vec::new(),
+        };
         let lints = "[lints]\nworkspace = true\n";
         let tree = tree(&[
             ("a/src/lib.rs", "//! For this.\n"),

@@ -128,7 +128,7 @@ mod tests {
     fn package(name: &str, folder: &str, dependencies: &[(&str, Kind)]) -> Package {
         let dependencies =
             dependencies.iter().map(|(name, kind)| Dependency { name: (*name).to_string(), kind: *kind }).collect();
-        Package { name: name.to_string(), folder: folder.to_string(), dependencies }
+        Package { name: name.to_string(), folder: folder.to_string(), version: String::new(), dependencies }
     }
 
     fn complaints(packages: &[Package]) -> Vec<String> {

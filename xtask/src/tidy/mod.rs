@@ -2,6 +2,7 @@
 //!
 //! A rule is a function from what is tracked to findings, so each is tested on a sample that breaks it.
 
+mod builds;
 mod documents;
 mod floors;
 mod rust;
@@ -103,6 +104,8 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
     let tree = Tree::load(&workspace)?;
     let mut findings = check(&tree, &workspace);
+    builds::once(&workspace, &mut findings)?;
+    builds::operators(&workspace, &mut findings)?;
     findings.sort();
     for finding in &findings {
         println!("{finding}");

@@ -106,7 +106,7 @@ impl Place {
 }
 
 pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
-    let store = ComponentStore::open(&global.data_dir);
+    let store = store::open(&global.data_dir);
     match command {
         Command::New { lang, name } => new::execute(&lang, &name, global),
         Command::Build { dir, output, profile } => build::execute(&dir, output.as_deref(), &profile, global),
@@ -223,7 +223,7 @@ fn list(store: &ComponentStore, global: &Global) -> anyhow::Result<()> {
     let mut rows = vec![["NAME", "VERSION", "DIGEST", "SIZE", "PUSHED"].map(str::to_owned).to_vec()];
     for stored in &all {
         let digest = short(&stored.digest.to_string()).to_owned();
-        let (size, pushed) = (output::size(stored.size_bytes), output::ago(stored.pushed_at_ms));
+        let (size, pushed) = (output::size(stored.size_bytes), stored.pushed_at_ms.map_or("with weir".to_owned(), output::ago));
         rows.push(vec![stored.name.clone(), stored.version.clone(), digest, size, pushed]);
     }
     output::print(&output::table(&rows))
@@ -237,7 +237,7 @@ fn show(store: &ComponentStore, component: &str, global: &Global) -> anyhow::Res
     if global.json {
         return output::print_json(&json!({ "stored": stored, "inspection": inspection }));
     }
-    let pushed = format!("{}, pushed {}\n", stored.full_name(), output::ago(stored.pushed_at_ms));
+    let pushed = format!("{}, pushed {}\n", stored.full_name(), output::ago(stored.pushed_at_ms.unwrap_or_default()));
     output::print(&format!("{pushed}{}", describe::text(&inspection)))
 }
 

@@ -8,7 +8,7 @@ use weir_plan::{CheckpointMode, Diagnostics, Job, OnError, Vertex, VertexKind};
 
 use crate::global::Global;
 use crate::job_file::{self, JobFile, JobFileArgs};
-use crate::store::ComponentStore;
+use crate::store;
 use crate::{Native, job_spec, output};
 
 /// Checks a job file against the store of this machine, and prints it.
@@ -26,7 +26,7 @@ pub(super) fn execute(file: &JobFileArgs, dot: bool, global: &Global) -> anyhow:
 /// by uid. What only shows when a component opens (its configuration) is not checked.
 fn check(job: &Job, folder: &Path, global: &Global) -> Result<BTreeMap<String, String>, Diagnostics> {
     let mut problems = weir_worker::check_connectors(job, folder).err().unwrap_or_default();
-    let store = ComponentStore::open(&global.data_dir);
+    let store = store::open(&global.data_dir);
     let (pins, _) = job_spec::components(job, folder, &mut job_spec::in_store(&store), &Native::new(), &mut problems);
     if !problems.is_empty() {
         return Err(problems);

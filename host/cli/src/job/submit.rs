@@ -47,7 +47,7 @@ pub(crate) struct Args {
 pub(super) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
     let client = Client::new(args.cluster.target_or_local(global)?)?;
     let there = client.components()?;
-    let store = ComponentStore::open(&global.data_dir);
+    let store = store::open(&global.data_dir);
     let mut find = |component: &ComponentRef, folder: &Path| find(component, folder, &there, &store);
     // Workers share the folder of the job file, if they share anything.
     let dead_letters = |file: &JobFile| file.folder.join("dead-letter").join(&file.job.name);

@@ -24,7 +24,7 @@ pub(super) fn cluster(options: &ClusterOptions, started_at_ms: u64, workers: &[W
     }
 }
 
-pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule, reports_refused: u64) -> WorkerStatus {
+pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule) -> WorkerStatus {
     WorkerStatus {
         name: name.to_owned(),
         alive: member.link.is_some(),
@@ -36,13 +36,12 @@ pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule, reports_r
         since_ms: member.since.wall_ms,
         heard_at_ms: member.heard.wall_ms,
         clock_skew_ms: member.skew_ms,
-        reports_refused,
     }
 }
 
 pub(super) fn component(stored: StoredComponent) -> ComponentStatus {
     let StoredComponent { name, version, digest, size_bytes, pushed_at_ms } = stored;
-    ComponentStatus { name, version, digest, size_bytes, pushed_at_ms }
+    ComponentStatus { name, version, digest, size_bytes, pushed_at_ms: pushed_at_ms.unwrap_or_default() }
 }
 
 pub(super) fn status(name: &str, book: &Book) -> JobStatus {

@@ -6,7 +6,6 @@ mod calls;
 mod hostile;
 mod restore;
 mod tracking;
-mod twins;
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;

@@ -162,3 +162,44 @@ fn bytes_without_a_name_stay_while_they_are_needed_or_young() {
     assert_eq!(store.sweep(Duration::ZERO, &unneeded).unwrap(), 1);
     assert!(!store.has(digest));
 }
+
+static BUNDLED: &[Bundled] = &[Bundled { name: "count", version: "1.1.0", bytes: b"bundled" }];
+
+#[test]
+fn a_bundled_component_is_copied_when_it_is_first_asked_for_and_then_never_changes() {
+    let (folder, store) = store();
+    let store = store.with_bundled(BUNDLED);
+    assert_eq!(names(&store), ["count@1.1.0"]);
+    assert_eq!(store.list().unwrap()[0].pushed_at_ms, None);
+    assert!(!folder.path().join("components").exists(), "looking copies nothing");
+    assert_eq!(found(&store, "count", "1.1.0").unwrap(), b"bundled");
+    let newer: &'static [Bundled] = &[Bundled { name: "count", version: "1.1.0", bytes: b"newer" }];
+    let newer = ComponentStore::open(folder.path()).with_bundled(newer);
+    assert_eq!(found(&newer, "count", "1.1.0").unwrap(), b"bundled", "a newer program changes nothing");
+    assert_eq!(names(&newer), ["count@1.1.0"]);
+    let without = ComponentStore::open(folder.path());
+    assert_eq!(found(&without, "count", "1.1.0").unwrap(), b"bundled");
+}
+
+#[test]
+fn a_bundled_component_is_found_though_its_copy_was_deleted_and_cannot_be_removed_before_it_is_used() {
+    let (folder, store) = store();
+    let store = store.with_bundled(BUNDLED);
+    let refused = store.remove("count", "1.1.0", &unneeded).unwrap_err();
+    assert!(refused.message.contains("a part of this program"), "{refused}");
+    let digest = store.get("count", "1.1.0").unwrap().digest;
+    fs::remove_dir_all(folder.path().join("components/blobs")).unwrap();
+    assert_eq!(store.bytes(digest).unwrap(), b"bundled");
+    store.remove("count", "1.1.0", &unneeded).unwrap();
+    assert_eq!(store.list().unwrap()[0].pushed_at_ms, None);
+}
+
+#[test]
+fn what_is_pushed_goes_before_what_is_bundled() {
+    let (_folder, store) = store();
+    store.push(b"mine", "count", "1.1.0").unwrap();
+    let store = store.with_bundled(BUNDLED);
+    assert_eq!(found(&store, "count", "1.1.0").unwrap(), b"mine");
+    let missing = store.get("count", "1.0.0").unwrap_err();
+    assert!(missing.hint.unwrap().contains("there is count in version 1.1.0"));
+}

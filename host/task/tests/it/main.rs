@@ -4,7 +4,6 @@
 mod backpressure;
 mod barriers;
 mod flow;
-mod peers;
 mod rejections;
 mod support;
 mod unaligned;

@@ -4,7 +4,6 @@
 
 mod ends;
 mod failures;
-mod panics;
 mod refusals;
 pub(crate) mod store;
 mod unaligned;
