@@ -107,6 +107,8 @@ pub(crate) mod imp {
         pub(crate) gauges: BTreeMap<String, f64>,
         pub(crate) now: crate::Timestamp,
         pub(crate) random: u64,
+        /// Memory that can still be had, where a test says so.
+        pub(crate) room: Option<usize>,
     }
 
     thread_local! {

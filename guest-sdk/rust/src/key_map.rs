@@ -12,12 +12,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::BlobsRef;
 use crate::hash::FastHasher;
+use crate::memory::{self, NoRoom};
 
 /// The longest key kept in place.
 const INLINE_MAX: usize = 15;
 
 /// The top byte of the second word where the key is kept elsewhere.
 const LONG: u64 = 0xFF << 56;
+
+/// What an allocation costs beside its bytes, about.
+const ALLOCATION_BYTES: usize = 16;
 
 /// From this size on a map does not stay in the processor's nearest cache.
 const WARM_BYTES_MIN: usize = 64 << 10;
@@ -58,6 +62,16 @@ impl LongKeys {
                 self.keys.len() - 1
             }
         }
+    }
+
+    /// Sees to it that a key can be added without asking for memory beyond what was granted.
+    fn make_room(&mut self, probe: &Probe<'_>) -> Result<(), NoRoom> {
+        let Probe::Long { bytes, .. } = probe else { return Ok(()) };
+        if self.keys.len() == self.keys.capacity() {
+            memory::reserve(self.keys.len().max(4) * 2 * size_of::<Box<[u8]>>())?;
+            self.keys.try_reserve(1).map_err(|_| NoRoom)?;
+        }
+        memory::reserve(bytes.len() + ALLOCATION_BYTES)
     }
 
     fn remove(&mut self, key: Key) {
@@ -205,7 +219,9 @@ impl<V> KeyMap<V> {
     pub fn get_or_insert_with(&mut self, key: &[u8], new: impl FnOnce() -> V) -> &mut V {
         let key = match Probe::new(key) {
             Probe::Inline(key) => key,
-            probe @ Probe::Long { .. } => return self.get_or_insert_long(&probe, new),
+            probe @ Probe::Long { .. } => {
+                return self.get_or_insert_long(&probe, new, false).expect("refused only where it was asked for");
+            }
         };
         let KeyMap { table, long } = self;
         let is_key = |(other, _): &(Key, V)| other.low == key.low && other.high == key.high;
@@ -217,12 +233,55 @@ impl<V> KeyMap<V> {
 
     /// Kept apart, so that the way of short keys stays short where it is inlined.
     #[inline(never)]
-    fn get_or_insert_long(&mut self, probe: &Probe<'_>, new: impl FnOnce() -> V) -> &mut V {
+    fn get_or_insert_long(&mut self, probe: &Probe<'_>, new: impl FnOnce() -> V, asks: bool) -> Result<&mut V, NoRoom> {
         let KeyMap { table, long } = self;
         match table.entry(probe.hash(), |(key, _)| probe.is(*key, long), |(key, _)| long.hash(*key)) {
-            Entry::Occupied(entry) => &mut entry.into_mut().1,
-            Entry::Vacant(entry) => &mut entry.insert((probe.to_key(long), new())).into_mut().1,
+            Entry::Occupied(entry) => Ok(&mut entry.into_mut().1),
+            Entry::Vacant(entry) => {
+                if asks {
+                    long.make_room(probe)?;
+                }
+                Ok(&mut entry.insert((probe.to_key(long), new())).into_mut().1)
+            }
         }
+    }
+
+    /// What is kept for `key`; made by `new` if there is nothing yet and there is room for it. Only a new key needs room.
+    ///
+    /// # Errors
+    /// If there is no room: the map is as it was.
+    #[inline]
+    pub fn try_get_or_insert_with(&mut self, key: &[u8], new: impl FnOnce() -> V) -> Result<&mut V, NoRoom> {
+        if self.table.len() == self.table.capacity()
+            && let Err(no_room) = self.grow()
+            && self.get(key).is_none()
+        {
+            return Err(no_room);
+        }
+        match Probe::new(key) {
+            Probe::Inline(_) => Ok(self.get_or_insert_with(key, new)),
+            probe @ Probe::Long { .. } => self.get_or_insert_long(&probe, new, true),
+        }
+    }
+
+    /// What is kept for `key`; `V::default()` if there is nothing yet and there is room for it.
+    ///
+    /// # Errors
+    /// If there is no room: the map is as it was.
+    #[inline]
+    pub fn try_or_default(&mut self, key: &[u8]) -> Result<&mut V, NoRoom>
+    where
+        V: Default,
+    {
+        self.try_get_or_insert_with(key, V::default)
+    }
+
+    /// Makes the table larger, if there is room for both while one is copied into the other.
+    #[cold]
+    fn grow(&mut self) -> Result<(), NoRoom> {
+        let KeyMap { table, long } = self;
+        memory::reserve((table.capacity().max(3) * 2 + 1) * 8 / 7 * (size_of::<(Key, V)>() + 1))?;
+        table.try_reserve(1, |(key, _)| long.hash(*key)).map_err(|_| NoRoom)
     }
 
     /// What is kept for `key`; `V::default()` if there is nothing yet.
@@ -364,6 +423,31 @@ mod tests {
         assert_eq!(map.len(), 10_000);
         assert_eq!(map.get(&77u64.to_le_bytes()), Some(&77));
     }
+    #[test]
+    fn only_a_new_key_is_refused_where_there_is_no_room() {
+        let no_room = || {
+            crate::host::imp::with(|stand| stand.room = Some(0));
+            memory::forget();
+        };
+        crate::host::imp::with(|stand| stand.room = None);
+        let mut map = KeyMap::default();
+        let keys = keys();
+        let half = keys.len() / 2;
+        keys[..half].iter().for_each(|key| *map.try_or_default(key).unwrap() += 1);
+        no_room();
+        keys[..half].iter().for_each(|key| *map.try_or_default(key).unwrap() += 1);
+        let taken = keys[half..].iter().filter(|key| map.try_or_default(key).is_ok()).count();
+        // The table has some room of its own.
+        assert!(map.len() == half + taken && taken < half, "{taken}");
+        let long = vec![1; 100];
+        assert_eq!(map.try_or_default(&long), Err(NoRoom));
+        assert_eq!(map.get(&long), None);
+        keys[..half].iter().for_each(|key| assert_eq!(map.get(key), Some(&2)));
+        crate::host::imp::with(|stand| stand.room = None);
+        keys.iter().for_each(|key| *map.try_or_default(key).unwrap() += 1);
+        assert_eq!(map.len(), keys.len());
+    }
+
     use std::collections::HashMap;
 
     /// Keys of all lengths around the bound, with zeros at their ends.

@@ -58,6 +58,7 @@ mod host;
 pub mod instance;
 pub mod json;
 mod key_map;
+pub mod memory;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;
 mod operator;
@@ -79,8 +80,8 @@ pub use operator::{Operator, TypedOperator, TypedOutputs, TypedRow};
 pub use outputs::{CALL_BYTES_MAX, KEY_BYTES_MAX, Outputs, Port, VALUE_BYTES_MAX};
 pub use portable::{Portable, StateRows, StateWriter};
 pub use rows::{Batch, BatchRef, Blobs, BlobsRef, Context, Rejection, Row, Timestamp};
-/// For `#[derive(Serialize, Deserialize)]` in an operator's crate: `#[serde(crate = "weir_sdk::serde")]` where it has no serde
-/// of its own.
+/// For `#[derive(Serialize, Deserialize)]` in a crate that has no serde of its own: `#[serde(crate = "weir_sdk::serde")]`. What
+/// `weir component new` makes has one.
 pub use serde;
 pub use serde_json;
 pub use span::Span;

@@ -202,6 +202,12 @@ impl<T: Operator> Harness<T> {
         imp::with(|stand| stand.now = now);
     }
 
+    /// Leaves the operator so many bytes for more state: what [`memory`](crate::memory) then says. `None`: no end.
+    pub fn set_room(&mut self, bytes: Option<usize>) {
+        imp::with(|stand| stand.room = bytes);
+        crate::memory::forget();
+    }
+
     fn collect(&mut self) {
         for (port, batch) in self.instance.take_emitted() {
             let rows = batch.view();

@@ -6,6 +6,14 @@ use std::process::Command;
 
 use support::{TARGET_DIR, World, run};
 
+/// The first piece of Rust in a document of this repository.
+fn first_rust_of(document: &str) -> String {
+    let path = format!("{}/../../{document}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("the document");
+    let (_, code) = text.split_once("```rust\n").expect("a piece of Rust");
+    code.split("```").next().unwrap_or_default().to_owned()
+}
+
 /// Builds the crate that `component new` writes, as it is, with cargo alone.
 #[test]
 fn an_operator_of_ones_own_goes_from_template_to_a_running_job() {
@@ -19,6 +27,17 @@ fn an_operator_of_ones_own_goes_from_template_to_a_running_job() {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let tested = run(cargo.args(["test", "--quiet"]).current_dir(world.path("my-op")).env("CARGO_TARGET_DIR", TARGET_DIR));
     assert_eq!(tested.code, Some(0), "the template's own tests: {tested:?}");
+
+    // What the documents show is written in such a crate.
+    let template = std::fs::read_to_string(world.path("my-op/src/lib.rs")).expect("the template");
+    for document in ["README.md", "docs/guide/operators.md"] {
+        world.write("my-op/src/lib.rs", first_rust_of(document));
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let cargo = cargo.args(["build", "--quiet", "--lib"]).current_dir(world.path("my-op"));
+        let built = run(cargo.env("CARGO_TARGET_DIR", TARGET_DIR));
+        assert_eq!(built.code, Some(0), "the operator in {document}: {built:?}");
+    }
+    world.write("my-op/src/lib.rs", template);
 
     let built = world.good(&["component", "build", "my-op"]);
     let digest = built.trim_end().rsplit(' ').next().expect("a digest");

@@ -1,10 +1,16 @@
 //! Counts the distinct values of a field for each key and window of event time. See README.md for its configuration.
+//!
+//! A count that is sent is exact. Where memory is full, rows with new values are rejected, so that nobody takes the count for
+//! complete without a word.
 
 use std::collections::BTreeMap;
 
 use weir_sdk::json::{Path, append_integer};
 use weir_sdk::prelude::*;
-use weir_sdk::{Port, Span};
+use weir_sdk::{Port, Span, memory};
+
+/// About what a window costs beside its keys.
+const WINDOW_BYTES: usize = 256;
 
 /// As written in the job file; see README.md.
 #[derive(Clone, Debug, Deserialize)]
@@ -51,7 +57,7 @@ impl Operator for Distinct {
         let path = &self.config.field;
         let raw = path.find(row.value).or_reject("reading the value")?.filter(|raw| !raw.is_null());
         let raw = raw.ok_or_else(|| row.reject(format_args!("field `{path}` is missing")))?;
-        let value = raw.scalar().ok_or_else(|| row.reject(format_args!("field `{path}` is an object or array")))?;
+        let value = raw.text().map_err(|reason| row.reject(format_args!("field `{path}` {reason}")))?;
         let start = row.timestamp.checked_sub(row.timestamp.rem_euclid(size));
         let (start, end) = start
             .and_then(|start| Some((start, start.checked_add(size)?)))
@@ -60,9 +66,13 @@ impl Operator for Distinct {
             out.to(1).emit(row.timestamp, row.key, row.value);
             return Ok(());
         }
-        let values = self.state.windows.entry(start).or_default().or_default(row.key);
-        let is_new = values.insert(&value, ()).is_none();
-        if is_new && end <= self.state.sent_until {
+        if !self.state.windows.contains_key(&start) {
+            memory::reserve(WINDOW_BYTES)?;
+        }
+        let values = self.state.windows.entry(start).or_default().try_or_default(row.key)?;
+        let before = values.len();
+        values.try_or_default(&value)?;
+        if values.len() > before && end <= self.state.sent_until {
             send(start, end, row.key, values.len(), out.to(0));
         }
         Ok(())
@@ -77,7 +87,12 @@ impl Operator for Distinct {
                 break;
             }
             if end > self.state.sent_until {
-                keys.for_each(|key, values| send(start, end, key, values.len(), out.to(0)));
+                keys.for_each(|key, values| {
+                    // A key may be there without a value where there was no room for its first.
+                    if !values.is_empty() {
+                        send(start, end, key, values.len(), out.to(0));
+                    }
+                });
             }
         }
         self.state.sent_until = watermark;
@@ -183,6 +198,45 @@ mod tests {
         assert!(reasons[3].ends_with("is out of range"));
         distinct.finish();
         assert!(distinct.take(0).is_empty());
+    }
+
+    /// Full memory rejects what is new and counts the rest: the job goes on, and nothing is lost without a word.
+    #[test]
+    fn new_values_are_rejected_where_memory_is_full() {
+        let mut distinct = Harness::<Distinct>::new(CONFIG);
+        for i in 0..1_000 {
+            distinct.row(5, "k", user(&format!("a user with a long name {i}")));
+        }
+        distinct.set_room(Some(0));
+        for i in 990..2_000 {
+            distinct.row(5, "k", user(&format!("a user with a long name {i}")));
+            distinct.row(100 * i, "k", user("x"));
+        }
+        let rejected = distinct.take_rejections();
+        assert!(rejected.iter().all(|rejected| rejected.reason.contains("raise limits.memory")), "{}", rejected[0].reason);
+        assert_eq!(rejected.len(), 1_000 + 1_010, "those with values that were there are counted");
+        assert_eq!(distinct.operator().state.windows.len(), 1, "nothing is kept for them");
+        distinct.advance(10);
+        assert_eq!(distinct.take_text(0), [r#"9 k {"start":0,"end":10,"distinct":1000}"#]);
+        distinct.set_room(None);
+        distinct.row(11, "k", user("x")).advance(20);
+        assert_eq!(distinct.take_text(0), [r#"19 k {"start":10,"end":20,"distinct":1}"#]);
+    }
+
+    #[test]
+    fn a16_a_value_that_is_no_text_says_why() {
+        let mut distinct = Harness::<Distinct>::new(CONFIG);
+        distinct.row(1, "a", r#"{"user":"\ud800"}"#).row(1, "a", b"{\"user\":\"caf\xE9\"}").row(1, "a", r#"{"user":""}"#);
+        let reasons: Vec<String> = distinct.take_rejections().into_iter().map(|rejected| rejected.reason).collect();
+        assert_eq!(
+            reasons,
+            [
+                "field `user` has half of a surrogate pair (as in \"\\ud800\"), which is no character",
+                "field `user` has bytes that are not UTF-8"
+            ]
+        );
+        distinct.finish();
+        assert_eq!(distinct.take_text(0), [r#"9 a {"start":0,"end":10,"distinct":1}"#], "an empty text is a value");
     }
 
     #[test]

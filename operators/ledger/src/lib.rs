@@ -67,7 +67,7 @@ impl Operator for Ledger {
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let amount = self.config.amount(row.value)?;
-        let account = self.accounts.or_default(row.key);
+        let account = self.accounts.try_or_default(row.key)?;
         account.last = if account.count == 0 { row.timestamp } else { account.last.max(row.timestamp) };
         account.count += 1;
         account.total.add(amount);
@@ -181,6 +181,19 @@ mod tests {
         ledger.row(1, "a", r#"{"amount":-0.5}"#);
         assert!(ledger.take_rejections().is_empty());
         assert_eq!(ledger.take_text(0), [r#"1 a {"count":4,"total":299999999999999999999999999999.5}"#]);
+    }
+
+    #[test]
+    fn new_keys_are_rejected_where_memory_is_full() {
+        let mut ledger = Harness::<Ledger>::new(r#"{"field":"amount","emit":"end"}"#);
+        let long = "a key that does not fit in the table ";
+        ledger.row(1, long, r#"{"amount":1}"#);
+        ledger.set_room(Some(0));
+        ledger.row(2, long, r#"{"amount":2}"#).row(2, format!("{long} 2"), r#"{"amount":4}"#);
+        let rejected = ledger.take_rejections();
+        assert!(rejected.len() == 1 && rejected[0].reason.contains("raise limits.memory"), "{rejected:?}");
+        ledger.finish();
+        assert_eq!(ledger.take_text(0), [format!(r#"2 {long} {{"count":2,"total":3}}"#)]);
     }
 
     #[test]

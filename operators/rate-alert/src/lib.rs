@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use weir_sdk::json::append_integer;
 use weir_sdk::prelude::*;
-use weir_sdk::{Port, Span};
+use weir_sdk::{Port, Span, memory};
 
 /// The highest limit: a key's state holds that many times.
 const LIMIT_MAX: u32 = 100_000;
@@ -65,6 +65,13 @@ impl Operator for RateAlert {
             out.to(1).emit(row.timestamp, row.key, row.value);
             return Ok(());
         }
+        // Its place among the waiting, later among its key's times.
+        memory::reserve(row.key.len() * 2 + 64)?;
+        let waiting = &mut self.state.waiting;
+        if waiting.len() == waiting.capacity() {
+            memory::reserve(waiting.len().max(4) * 2 * size_of::<Reverse<(Timestamp, u64, Vec<u8>)>>())?;
+            waiting.try_reserve(1).map_err(|_| memory::NoRoom)?;
+        }
         self.state.arrived += 1;
         self.state.waiting.push(Reverse((row.timestamp, self.state.arrived, row.key.to_vec())));
         Ok(())
@@ -76,7 +83,9 @@ impl Operator for RateAlert {
             && (*time < watermark || watermark == Timestamp::MAX)
             && let Some(Reverse((time, _, key))) = state.waiting.pop()
         {
-            state.keys.or_default(&key).add(self.config, time, &key, out.to(0));
+            // There is no row here to reject; what it needed was asked for when it came.
+            let recent = state.keys.try_or_default(&key).map_err(Error::fail)?;
+            recent.add(self.config, time, &key, out.to(0));
         }
         // Each key is looked at once a span, which costs less than keeping a queue of them.
         if watermark.saturating_sub(self.config.span.ms()) >= state.swept {
@@ -159,6 +168,22 @@ mod tests {
         let mut alert = Harness::<RateAlert>::new(CONFIG);
         alert.advance(10).row(9, "a", "x").row(10, "a", "y").finish();
         assert_eq!(alert.take_text(1), ["9 a x"]);
+    }
+
+    #[test]
+    fn rows_are_rejected_where_memory_is_full() {
+        let mut alert = Harness::<RateAlert>::new(CONFIG);
+        alert.row(1, "a", "");
+        alert.set_room(Some(0));
+        alert.row(2, "a", "").row(3, "b", "");
+        let rejected = alert.take_rejections();
+        assert!(rejected.len() == 2 && rejected[0].reason.contains("raise limits.memory"), "{rejected:?}");
+        alert.set_room(None);
+        for time in [3, 4, 5] {
+            alert.row(time, "a", "");
+        }
+        alert.finish();
+        assert_eq!(alert.take_text(0), [r#"5 a {"count":4,"limit":3,"span_ms":10,"first":1,"last":5}"#]);
     }
 
     #[test]

@@ -4,11 +4,17 @@
 //! goes into one pane; a window is the merger of its panes. For a tumbling window pane and window are the same.
 
 use std::collections::VecDeque;
+use std::hash::Hasher;
 
+use weir_sdk::FastHasher;
+use weir_sdk::memory::{self, NoRoom};
 use weir_sdk::prelude::*;
 
 use crate::config::{Plan, Shape};
 use crate::totals::{Results, Totals, count_rounded};
+
+/// Keys whose panes are merged at a time.
+const MERGED_KEYS_MAX: usize = 50_000;
 
 /// One stretch of time that has rows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -98,19 +104,29 @@ impl<T: Totals> Panes<T> {
                 }
                 let start = grid.pane_of(row.timestamp);
                 span = start..start + grid.pane;
-                current = self.open_pane(plan, grid, start, out.watermark());
+                match self.open_pane(plan, grid, start, out.watermark()) {
+                    Ok(pane) => current = pane,
+                    Err(no_room) => {
+                        span = 0..0;
+                        out.reject(row.index, no_room);
+                        continue;
+                    }
+                }
             }
             let Some((pane, sent)) = current else {
                 out.to(1).emit(row.timestamp, row.key, row.value);
                 continue;
             };
             match T::part(plan, &row, &mut rounded) {
-                Ok(part) => {
-                    self.panes[pane].keys.or_default(row.key).add(part);
-                    if sent {
-                        self.send_again(plan, grid, pane, row.key, out);
+                Ok(part) => match self.panes[pane].keys.try_or_default(row.key) {
+                    Ok(totals) => {
+                        totals.add(part);
+                        if sent {
+                            self.send_again(plan, grid, pane, row.key, out);
+                        }
                     }
-                }
+                    Err(no_room) => out.reject(row.index, no_room),
+                },
                 Err(error) => out.reject(row.index, error),
             }
         }
@@ -120,14 +136,24 @@ impl<T: Totals> Panes<T> {
 
     /// The pane that starts at `start`, and whether a window that holds it has been sent. `None` if no window takes
     /// its rows any more.
-    fn open_pane(&mut self, plan: &Plan, grid: Grid, start: Timestamp, watermark: Timestamp) -> Option<(usize, bool)> {
+    fn open_pane(
+        &mut self,
+        plan: &Plan,
+        grid: Grid,
+        start: Timestamp,
+        watermark: Timestamp,
+    ) -> Result<Option<(usize, bool)>, NoRoom> {
         if expired(plan, grid, start, watermark) {
-            return None;
+            return Ok(None);
         }
         let first_end = grid.first_window(start) + grid.size;
         let index = match self.panes.binary_search_by_key(&start, |pane| pane.start) {
             Ok(index) => index,
             Err(index) => {
+                if self.panes.len() == self.panes.capacity() {
+                    memory::reserve(self.panes.len().max(4) * 2 * size_of::<Pane<T>>())?;
+                    self.panes.try_reserve(1).map_err(|_| NoRoom)?;
+                }
                 self.panes.insert(index, Pane { start, keys: KeyMap::default() });
                 if let Some(window) = grid.unsent_window(start, self.sent_until) {
                     self.next_end = self.next_end.min(window + grid.size);
@@ -135,7 +161,7 @@ impl<T: Totals> Panes<T> {
                 index
             }
         };
-        Some((index, first_end <= self.sent_until))
+        Ok(Some((index, first_end <= self.sent_until)))
     }
 
     /// A row came after a window that holds it was sent, within the allowed lateness: sends the key's new result.
@@ -185,9 +211,21 @@ impl<T: Totals> Panes<T> {
             pane.into_iter().for_each(|pane| pane.keys.for_each(|key, totals| results.send(plan, key, totals, out.to(0))));
             return;
         }
-        let mut merged: KeyMap<T> = KeyMap::default();
-        panes.for_each(|pane| pane.keys.for_each(|key, totals| merged.or_default(key).merge(totals)));
-        merged.for_each(|key, totals| results.send(plan, key, totals, out.to(0)));
+        // State may fill nearly all memory, so what is merged at a time is bounded: a part of the keys after the other.
+        let entries: usize = self.of_window(grid, start).map(|pane| pane.keys.len()).sum();
+        let parts = entries.div_ceil(MERGED_KEYS_MAX) as u64;
+        for part in 0..parts {
+            let is_of_part = |key: &[u8]| parts == 1 || part_of(key) % parts == part;
+            let mut merged: KeyMap<T> = KeyMap::default();
+            for pane in self.of_window(grid, start) {
+                pane.keys.for_each(|key, totals| {
+                    if is_of_part(key) {
+                        merged.or_default(key).merge(totals);
+                    }
+                });
+            }
+            merged.for_each(|key, totals| results.send(plan, key, totals, out.to(0)));
+        }
     }
 
     fn of_window(&self, grid: Grid, start: Timestamp) -> impl ExactSizeIterator<Item = &Pane<T>> {
@@ -195,6 +233,13 @@ impl<T: Totals> Panes<T> {
         let to = self.panes.partition_point(|pane| pane.start < start + grid.size);
         self.panes.range(from..to)
     }
+}
+
+/// A number that is the same for the same key, and spread evenly.
+fn part_of(key: &[u8]) -> u64 {
+    let mut hasher = FastHasher::default();
+    hasher.write(key);
+    hasher.finish() >> 32
 }
 
 /// Whether the last window that holds the pane at `start` takes no more rows.

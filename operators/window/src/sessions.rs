@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use weir_sdk::memory::{self, NoRoom};
 use weir_sdk::prelude::*;
 
 use crate::config::{Plan, Shape};
@@ -57,7 +58,11 @@ impl<T: Totals> Sessions<T> {
                 continue;
             }
             match T::part(plan, &row, &mut rounded) {
-                Ok(part) => self.add(plan, gap, &row, part, out),
+                Ok(part) => {
+                    if let Err(no_room) = self.add(plan, gap, &row, part, out) {
+                        out.reject(row.index, no_room);
+                    }
+                }
                 Err(error) => out.reject(row.index, error),
             }
         }
@@ -65,7 +70,7 @@ impl<T: Totals> Sessions<T> {
         Ok(())
     }
 
-    fn add(&mut self, plan: &Plan, gap: i64, row: &Row<'_>, part: T::Part, out: &mut Outputs) {
+    fn add(&mut self, plan: &Plan, gap: i64, row: &Row<'_>, part: T::Part, out: &mut Outputs) -> Result<(), NoRoom> {
         let mut session = Session { start: row.timestamp, end: row.timestamp + gap, sent: false, totals: T::default() };
         session.totals.add(part);
         let sessions = self.keys.get(row.key).map_or(&[][..], |key| key.sessions.as_slice());
@@ -78,19 +83,29 @@ impl<T: Totals> Sessions<T> {
             session.totals.merge(&other.totals);
         }
         if session.end.saturating_add(plan.lateness) <= out.watermark() {
-            return out.to(1).emit(row.timestamp, row.key, row.value);
+            out.to(1).emit(row.timestamp, row.key, row.value);
+            return Ok(());
         }
+        // A session more, its key, and its place in the queue. Nothing has changed yet.
+        if from == to {
+            memory::reserve(row.key.len() * 2 + 4 * size_of::<Session<T>>())?;
+        }
+        if self.queue.len() == self.queue.capacity() {
+            memory::reserve(self.queue.len().max(4) * 2 * size_of::<Reverse<(Timestamp, Vec<u8>)>>())?;
+            self.queue.try_reserve(1).map_err(|_| NoRoom)?;
+        }
+        let key = self.keys.try_get_or_insert_with(row.key, || OfKey { sessions: Vec::new(), due: Timestamp::MAX })?;
         if session.end <= out.watermark() {
             session.sent = true;
             Results::of(session.start, session.end).send(plan, row.key, &session.totals, out.to(0));
         }
         let next = next_event(plan, &session);
-        let key = self.keys.get_or_insert_with(row.key, || OfKey { sessions: Vec::new(), due: Timestamp::MAX });
         key.sessions.splice(from..to, [session]);
         if next < key.due {
             key.due = next;
             self.queue.push(Reverse((next, row.key.to_vec())));
         }
+        Ok(())
     }
 
     /// Event time has reached `watermark`: sends the sessions that end by then, forgets those that take no more rows.

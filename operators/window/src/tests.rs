@@ -193,6 +193,46 @@ fn numbers_that_add_up_are_saved_and_go_on() {
     assert!(window.take_text(0)[0].contains("\"sum\":200000000000000000000000000000.5,"));
 }
 
+#[test]
+fn new_keys_and_windows_are_rejected_where_memory_is_full() {
+    for window in [r#""kind":"sliding","size":"10ms","slide":"5ms""#, r#""kind":"session","gap":"4ms""#] {
+        let mut window = Harness::<Window>::new(&format!("{{{window}}}"));
+        let long = |n: usize| format!("a key that does not fit in the table {n}");
+        window.row(1, long(0), "");
+        window.set_room(Some(0));
+        window.row(2, long(0), "").row(2, long(1), "");
+        for n in 0..20 {
+            window.row(1_000 * n, long(2), "");
+        }
+        let rejected = window.take_rejections();
+        assert!(rejected.len() == 21 && rejected[0].reason.contains("raise limits.memory"), "{rejected:?}");
+        window.advance(50);
+        let results = window.take_text(0);
+        assert!(results.iter().all(|row| row.contains(&long(0)) && row.contains("\"count\":2")), "{results:?}");
+        window.set_room(None);
+        window.row(100, long(3), "").finish();
+        assert!(window.take_text(0).iter().all(|row| row.contains(&long(3))));
+    }
+}
+
+/// State may fill nearly all memory, so many keys are merged a part at a time: each still has one result.
+#[test]
+fn windows_of_many_keys_have_one_result_a_key() {
+    let mut window = Harness::<Window>::new(r#"{"kind":"sliding","size":"10ms","slide":"5ms"}"#);
+    for time in [1, 6] {
+        let rows: Vec<(Timestamp, Vec<u8>, Vec<u8>)> =
+            (0..60_000).map(|n| (time, format!("key {n}").into_bytes(), Vec::new())).collect();
+        feed(&mut window, &rows);
+    }
+    window.advance(5);
+    window.take(0);
+    window.advance(10);
+    let results = window.take(0);
+    assert!(results.iter().all(|row| row.value.ends_with(b"\"count\":2}")));
+    let keys: std::collections::BTreeSet<&[u8]> = results.iter().map(|row| row.key.as_slice()).collect();
+    assert_eq!((results.len(), keys.len()), (60_000, 60_000));
+}
+
 /// A window is looked at once, when it is due: not all windows of all panes at each watermark.
 #[test]
 fn a10_many_panes_cost_no_more_than_their_rows() {

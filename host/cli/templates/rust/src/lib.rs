@@ -7,7 +7,7 @@ use weir_sdk::prelude::*;
 
 /// The operator's `config` table in the job file.
 #[derive(Debug, Deserialize)]
-#[serde(crate = "weir_sdk::serde", default)]
+#[serde(default)]
 pub struct Config {
     /// After how many rows of a key its count is sent on.
     pub every: u64,
