@@ -19,19 +19,30 @@ pub(crate) struct Rules {
     /// Only requests that name this machine.
     pub(crate) loopback_only: bool,
     pub(crate) token: Option<Token>,
+    /// Processes of this one's user need no token.
+    pub(crate) owner_passes: bool,
 }
 
 impl Rules {
+    /// `is_owner`: it comes from a process of this one's user.
+    ///
     /// # Errors
     /// Why the request is refused.
-    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap, is_owner: bool) -> Result<(), Refused> {
         let host = host(uri, headers)?;
         if self.loopback_only && !is_loopback(&host) {
             let message = format!("cannot answer a request for `{host}`: this API is for this machine only");
             return Err(foreign(message, "name it 127.0.0.1 or localhost"));
         }
         check_origin(&host, headers)?;
-        let Some(token) = &self.token else { return Ok(()) };
+        if self.owner_passes && is_owner {
+            return Ok(());
+        }
+        let Some(token) = &self.token else {
+            let message = "cannot answer a request: this API is for the user that runs the coordinator".to_owned();
+            let hint = "ask as that user, or start the coordinator with --token-file and show that token";
+            return Err(foreign(message, hint));
+        };
         let shown = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
         match shown.and_then(bearer) {
             Some(shown) if token.is(shown) => Ok(()),
@@ -108,7 +119,8 @@ mod tests {
         for (name, value) in lines {
             headers.append(*name, value.parse().unwrap());
         }
-        Rules { loopback_only, token: None }.check(&uri.parse().unwrap(), &headers).map_err(|refused| format!("{refused:?}"))
+        let rules = Rules { loopback_only, token: None, owner_passes: true };
+        rules.check(&uri.parse().unwrap(), &headers, true).map_err(|refused| format!("{refused:?}"))
     }
 
     #[test]

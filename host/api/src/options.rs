@@ -24,8 +24,11 @@ pub struct ApiOptions {
     pub listen: SocketAddr,
     /// Serve HTTPS with this certificate; without, plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// What every request must carry as `Authorization: Bearer`; without, nothing.
+    /// What every request must carry as `Authorization: Bearer`, but for those that `owner_passes` lets through.
     pub token: Option<Token>,
+    /// On a loopback address: processes of this process's user, and of root, need no token. Others of the machine do; where there is no
+    /// token, they cannot ask.
+    pub owner_passes: bool,
     /// What it serves.
     pub cluster: Arc<dyn ClusterApi>,
 }

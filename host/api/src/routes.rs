@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
@@ -22,6 +22,7 @@ use weir_protocol::api::{ClusterApi, JobSubmission, Refusal};
 use crate::access::Rules;
 use crate::answer::{Refused, json as answer};
 use crate::calls::Calls;
+use crate::doors::Seat;
 use crate::{body, events, metrics, openapi};
 
 /// What handlers need.
@@ -99,13 +100,27 @@ pub(crate) fn router(site: Site) -> Router {
 }
 
 async fn check(State(site): State<Site>, request: Request, next: Next) -> Response {
-    match site.rules.check(request.uri(), request.headers()) {
+    let seat = request.extensions().get::<Arc<Seat>>().cloned();
+    let is_owner = seat.as_ref().is_some_and(|seat| seat.is_owner());
+    let checked = site.rules.check(request.uri(), request.headers(), is_owner).and_then(|()| match seat {
+        Some(seat) if !seat.admit() => Err(busy()),
+        _ => Ok(()),
+    });
+    match checked {
         Ok(()) => next.run(request).await,
         Err(refused) => {
             tracing::debug!(path = request.uri().path(), ?refused, "a request was refused");
-            refused.into_response()
+            let mut response = refused.into_response();
+            // Who was refused keeps no place, and nothing that it sent along is looked at.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
         }
     }
+}
+
+fn busy() -> Refused {
+    let message = "cannot answer a request: as many connections are open as there may be";
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, ErrorNumber::ApiBusy, message, Some("try again in a moment"))
 }
 
 /// Parts of a path, with errors of our own form.

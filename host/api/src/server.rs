@@ -5,20 +5,29 @@ use std::sync::Arc;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Rules;
 use crate::calls::Calls;
-use crate::limits::{CONNECTIONS_MAX, FOLLOW_STEP, GOODBYE_MAX, HEAD_BYTES_MAX, HEAD_MAX, HEADERS_MAX};
+use crate::doors::{Doors, Seat};
+use crate::limits::{
+    CONNECTIONS_MAX, FOLLOW_STEP, GOODBYE_MAX, HEAD_BYTES_MAX, HEAD_MAX, HEADERS_MAX, LEAVING_MAX, STRANGERS_MAX,
+};
+use crate::paced::Paced;
 use crate::routes::{self, Site};
-use crate::{ApiError, ApiOptions, tls};
+use crate::{ApiError, ApiOptions, peer, tls};
+
+/// Connections of all kinds.
+const SOCKETS_MAX: usize = STRANGERS_MAX + CONNECTIONS_MAX + LEAVING_MAX;
 
 /// An API server that runs.
 #[derive(Debug)]
@@ -44,10 +53,11 @@ impl Server {
 /// # Errors
 /// If it would not be protected, the address cannot be had, or the certificate cannot be used.
 pub fn serve(options: ApiOptions, handle: &Handle) -> Result<Server, ApiError> {
-    let ApiOptions { listen, tls, token, cluster } = options;
+    let ApiOptions { listen, tls, token, owner_passes, cluster } = options;
     let loopback = listen.ip().is_loopback();
-    for (missing, is_missing) in [("TLS certificate", tls.is_none()), ("token", token.is_none())] {
-        if !loopback && is_missing {
+    let owner_passes = owner_passes && loopback;
+    for (missing, is_missing) in [("TLS certificate", tls.is_none() && !loopback), ("token", token.is_none() && !owner_passes)] {
+        if is_missing {
             return Err(ApiError::Unprotected { listen, missing });
         }
     }
@@ -62,17 +72,27 @@ pub fn serve(options: ApiOptions, handle: &Handle) -> Result<Server, ApiError> {
     };
     let (leaving, left) = watch::channel(false);
     let (ending, ended) = oneshot::channel::<()>();
-    let rules = Arc::new(Rules { loopback_only: loopback, token });
+    let rules = Arc::new(Rules { loopback_only: loopback, token, owner_passes });
     let router = routes::router(Site { calls: Calls::new(cluster), rules, leaving: left.clone() });
     handle.spawn(async move {
-        accept(listener, acceptor, router, left).await;
+        let site = Entry { acceptor, router, owner_passes, doors: Arc::default() };
+        accept(listener, site, left).await;
         drop(ending);
     });
     Ok(Server { local_addr, leaving, ended })
 }
 
-async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, router: Router, mut leaving: watch::Receiver<bool>) {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+/// What a new connection needs.
+#[derive(Clone)]
+struct Entry {
+    acceptor: Option<TlsAcceptor>,
+    router: Router,
+    owner_passes: bool,
+    doors: Arc<Doors>,
+}
+
+async fn accept(listener: TcpListener, entry: Entry, mut leaving: watch::Receiver<bool>) {
+    let connections = Arc::new(Semaphore::new(SOCKETS_MAX));
     loop {
         let accepted = async {
             let turn = Arc::clone(&connections).acquire_owned().await;
@@ -82,8 +102,8 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, router: Ro
             accepted = accepted => accepted,
             () = left(&mut leaving) => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match accepted {
+            Ok((stream, from)) => (stream, from),
             Err(error) => {
                 // Out of file descriptors, mostly: others have to end first.
                 tracing::warn!(%error, "the API cannot accept a connection");
@@ -91,33 +111,56 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, router: Ro
                 continue;
             }
         };
-        let (acceptor, router, leaving) = (acceptor.clone(), router.clone(), leaving.clone());
+        let (entry, leaving) = (entry.clone(), leaving.clone());
         tokio::spawn(async move {
             let _turn = turn;
-            connection(stream, acceptor, router, leaving).await;
+            enter(stream, from, entry, leaving).await;
         });
     }
     drop(listener);
-    let all = connections.acquire_many(CONNECTIONS_MAX as u32);
+    let all = connections.acquire_many(SOCKETS_MAX as u32);
     if timeout(GOODBYE_MAX, all).await.is_err() {
         tracing::warn!("the API ends while requests are at work");
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, router: Router, leaving: watch::Receiver<bool>) {
+async fn enter(stream: TcpStream, from: SocketAddr, entry: Entry, leaving: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
-    let Some(acceptor) = acceptor else { return requests(stream, router, leaving).await };
+    let is_owner = match stream.local_addr() {
+        Ok(here) if entry.owner_passes => spawn_blocking(move || peer::is_own(from, here)).await.unwrap_or(false),
+        _ => false,
+    };
+    let seat = entry.doors.enter(from.ip(), is_owner);
+    tokio::select! {
+        () = connection(stream, entry, seat.clone(), leaving) => {}
+        () = seat.must_leave() => tracing::debug!(%from, "a connection to the API ends: it asked for nothing in time"),
+    }
+}
+
+async fn connection(stream: TcpStream, entry: Entry, seat: Arc<Seat>, leaving: watch::Receiver<bool>) {
+    let Entry { acceptor, router, .. } = entry;
+    let Some(acceptor) = acceptor else { return requests(stream, router, seat, leaving).await };
     match timeout(HEAD_MAX, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => requests(stream, router, leaving).await,
+        Ok(Ok(stream)) => requests(stream, router, seat, leaving).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake with a client of the API failed"),
         Err(_) => tracing::debug!("a client of the API did not finish its TLS handshake in time"),
     }
 }
 
-async fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, mut leaving: watch::Receiver<bool>) {
+async fn requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    seat: Arc<Seat>,
+    mut leaving: watch::Receiver<bool>,
+) {
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(seat.clone());
+        routes.call(request)
+    });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let connection = http.serve_connection(TokioIo::new(Paced::new(stream)), service);
     tokio::pin!(connection);
     let result = tokio::select! {
         result = connection.as_mut() => result,

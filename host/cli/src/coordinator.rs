@@ -42,7 +42,7 @@ pub(crate) struct Args {
 
 pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
     // Whatever is wrong with the API is found before jobs are touched.
-    let (tls, token) = protection(args)?;
+    let (tls, token, owner_passes) = protection(args)?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let server = weir_coordinator::serve(ServeOptions {
         data_dir: global.data_dir.join("coordinator"),
@@ -55,7 +55,7 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(API_THREADS).thread_name("api").enable_all().build()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let options = ApiOptions { listen: args.api, tls, token, cluster: server.cluster.clone() };
+    let options = ApiOptions { listen: args.api, tls, token, owner_passes, cluster: server.cluster.clone() };
     let api = match weir_api::serve(options, runtime.handle()) {
         Ok(api) => api,
         Err(error) => {
@@ -85,16 +85,15 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Certificate and token of the API: on a loopback address none are needed.
-fn protection(args: &Args) -> Result<(Option<TlsFiles>, Option<Token>), Failure> {
+/// Certificate and token of the API, and whether processes of this user need no token. On a loopback address they do not, unless a
+/// token file was named for it; other users of the machine need the token there too.
+fn protection(args: &Args) -> Result<(Option<TlsFiles>, Option<Token>, bool), Failure> {
     let in_identity = args.identity.join(TOKEN);
-    if args.api.ip().is_loopback() && args.token_file.is_none() {
-        return Ok((None, None));
-    }
+    let owner_passes = args.api.ip().is_loopback() && args.token_file.is_none();
     let file = args.token_file.clone().or_else(|| in_identity.exists().then_some(in_identity));
     let token = file.map(|file| Token::read(&file)).transpose().map_err(|error| of_api(&error))?;
     if args.api.ip().is_loopback() {
-        return Ok((None, token));
+        return Ok((None, token, owner_passes));
     }
     let tls = TlsFiles { certificate: args.identity.join("node.pem"), key: args.identity.join("node-key.pem") };
     if token.is_none() {
@@ -104,7 +103,7 @@ fn protection(args: &Args) -> Result<(Option<TlsFiles>, Option<Token>), Failure>
              on 127.0.0.1 no token is needed",
         ));
     }
-    Ok((Some(tls), token))
+    Ok((Some(tls), token, false))
 }
 
 fn of_api(error: &ApiError) -> Failure {
@@ -157,10 +156,12 @@ mod tests {
             checkpoints: "/c".to_owned(),
             token_file: None,
         };
-        assert!(matches!(protection(&args("127.0.0.1:0")), Ok((None, None))));
+        assert!(matches!(protection(&args("127.0.0.1:0")), Ok((None, None, true))));
         let failure = protection(&args("0.0.0.0:7701")).unwrap_err();
         assert!(failure.number == "E0053" && failure.hint.unwrap().contains("token"), "{}", failure.message);
         Token::generate().unwrap().create(&folder.path().join(TOKEN)).unwrap();
-        assert!(matches!(protection(&args("0.0.0.0:7701")), Ok((Some(_), Some(_)))));
+        assert!(matches!(protection(&args("0.0.0.0:7701")), Ok((Some(_), Some(_), false))));
+        // The same token lets other users of this machine in.
+        assert!(matches!(protection(&args("127.0.0.1:0")), Ok((None, Some(_), true))));
     }
 }

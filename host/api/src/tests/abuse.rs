@@ -1,13 +1,14 @@
 //! Clients that mean harm, or are broken: what they cost is bounded, and others are served.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::Shutdown;
+use std::time::{Duration, Instant};
 
 use weir_model::limits::{API_BODY_BYTES_MAX, COMPONENT_BYTES_MAX};
 
 use super::world::{World, answer};
 use crate::Token;
-use crate::limits::{FOLLOWERS_MAX, HEAD_BYTES_MAX, UPLOADS_MAX};
+use crate::limits::{FOLLOWERS_MAX, HEAD_BYTES_MAX, HEAD_MAX, UPLOADS_MAX};
 
 const JSON: &str = "content-type: application/json\r\n";
 
@@ -92,6 +93,77 @@ fn without_the_token_no_body_is_waited_for() {
     let head = format!("PUT /api/v1/components/a/1 HTTP/1.1\r\nhost: localhost\r\ncontent-length: {COMPONENT_BYTES_MAX}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     assert_eq!(answer(&mut stream).0, 401);
+}
+
+#[test]
+fn s134_a_thousand_silent_or_greedy_sockets_are_in_nobodys_way() {
+    let token = Token::generate().unwrap();
+    let world = World::with(Some(token.clone()));
+    let known = format!("authorization: Bearer {}\r\n", token.secret());
+    let request = "GET /api/v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut sockets = Vec::new();
+    let mut slowest = Duration::ZERO;
+    for number in 0..1_000 {
+        let mut stream = world.connect();
+        match number % 8 {
+            0..5 => {}
+            5 => drop(stream.write_all(b"GET /api/v1/clus")),
+            // Many requests at once, of which no answer is read.
+            6 => drop(stream.write_all(request.repeat(50).as_bytes())),
+            _ => drop(
+                stream
+                    .write_all(format!("GET / HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {number}\r\n\r\n").as_bytes()),
+            ),
+        }
+        sockets.push(stream);
+        if number % 100 == 99 {
+            let asked = Instant::now();
+            assert_eq!(world.ask("GET", "/api/v1/cluster", &known, b"").0, 200, "with {number} sockets open");
+            slowest = slowest.max(asked.elapsed());
+        }
+    }
+    // Without places of their own, the silent ones would be waited for again and again; how long a slow machine takes is no matter.
+    assert!(slowest < 10 * HEAD_MAX, "{slowest:?}");
+    let mut quiet = 0;
+    for mut stream in sockets {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (status, _) = answer(&mut stream);
+        assert!([0, 401, 408].contains(&status), "{status}");
+        quiet += 1;
+    }
+    assert_eq!(quiet, 1_000, "the server has closed every one of them");
+}
+
+#[test]
+fn s134_who_is_refused_is_shown_out() {
+    let world = World::with(Some(Token::generate().unwrap()));
+    let mut stream = world.connect();
+    let request = "GET /api/v1/cluster HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(request.repeat(2).as_bytes()).unwrap();
+    let mut text = String::new();
+    // The end of the connection is the end of the answer: only the first request got one.
+    let _ = std::io::Read::read_to_string(&mut stream, &mut text);
+    assert_eq!(text.matches("HTTP/1.1 401").count(), 1, "{text}");
+    assert!(text.contains("connection: close"), "{text}");
+}
+
+#[test]
+fn s134_who_takes_nothing_of_what_is_sent_is_not_waited_for() {
+    let world = World::new();
+    let request = format!("GET /api/v1/openapi.json HTTP/1.1\r\nhost: {}\r\n\r\n", world.address);
+    let mut greedy = world.connect();
+    // More answers than all buffers on the way hold; the server stops reading requests once it cannot write.
+    greedy.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut ended = false;
+    for _ in 0..10_000 {
+        if let Err(error) = greedy.write_all(request.repeat(20).as_bytes()) {
+            // Not that this side has given up.
+            ended = !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+            break;
+        }
+    }
+    assert!(ended, "the connection was ended by the server");
+    assert_eq!(world.get("/api/v1/cluster").0, 200);
 }
 
 #[test]

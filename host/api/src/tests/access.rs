@@ -60,11 +60,40 @@ fn other_addresses_need_tls_and_a_token() {
                 listen: listen.parse().unwrap(),
                 tls: tls.clone(),
                 token: token.clone(),
+                owner_passes: true,
                 cluster: Arc::new(Fake::default()),
             };
             let error = serve(options, runtime.handle()).unwrap_err();
             assert!(error.to_string().contains(missing), "{error}");
             assert!(error.hint().unwrap().contains("weir cluster init"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn s136_on_loopback_another_user_of_the_machine_needs_the_token() {
+    use std::os::unix::process::CommandExt;
+    let token = Token::generate().unwrap();
+    for given in [None, Some(token.clone())] {
+        let world = World::of_owner(given.clone());
+        assert_eq!(world.get("/api/v1/cluster").0, 200, "its own user needs none");
+        let port = world.address.port();
+        let ask = |user: u32, line: &str| {
+            let request = format!("GET /api/v1/cluster HTTP/1.1\\r\\nhost: localhost\\r\\nconnection: close\\r\\n{line}\\r\\n");
+            let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; printf \"{request}\" >&3; head -c 12 <&3");
+            let mut command = std::process::Command::new("bash");
+            let done = command.arg("-c").arg(script).uid(user).current_dir("/").output().unwrap();
+            String::from_utf8(done.stdout).unwrap()
+        };
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(ask(own, ""), "HTTP/1.1 200", "another process of this user");
+        // Only root can be somebody else; for others, the list of the kernel is tested by itself.
+        if own == 0 {
+            let (without, with) = (ask(65_534, ""), ask(65_534, &format!("authorization: Bearer {}\\r\\n", token.secret())));
+            match given {
+                None => assert_eq!((without.as_str(), with.as_str()), ("HTTP/1.1 403", "HTTP/1.1 403")),
+                Some(_) => assert_eq!((without.as_str(), with.as_str()), ("HTTP/1.1 401", "HTTP/1.1 200")),
+            }
         }
     }
 }
@@ -89,6 +118,7 @@ fn with_tls_only_who_trusts_the_cluster_and_shows_the_token_is_served() {
         listen: "0.0.0.0:0".parse().unwrap(),
         tls: Some(tls),
         token: Some(token.clone()),
+        owner_passes: true,
         cluster: Arc::new(Fake::default()),
     };
     let server = serve(options, runtime.handle()).unwrap();
@@ -126,6 +156,7 @@ fn a_certificate_that_cannot_be_used_is_named() {
             listen: "127.0.0.1:0".parse().unwrap(),
             tls: Some(tls),
             token: None,
+            owner_passes: true,
             cluster: Arc::new(Fake::default()),
         };
         match serve(options, runtime.handle()).unwrap_err() {

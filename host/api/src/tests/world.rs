@@ -261,10 +261,19 @@ impl World {
     }
 
     pub(super) fn with(token: Option<Token>) -> World {
+        World::serving(token.is_none(), token)
+    }
+
+    /// Where its own user needs no token.
+    pub(super) fn of_owner(token: Option<Token>) -> World {
+        World::serving(true, token)
+    }
+
+    fn serving(owner_passes: bool, token: Option<Token>) -> World {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let cluster = Arc::new(Fake::default());
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options = ApiOptions { listen, tls: None, token, cluster: cluster.clone() };
+        let options = ApiOptions { listen, tls: None, owner_passes, token, cluster: cluster.clone() };
         let server = serve(options, runtime.handle()).unwrap();
         World { cluster, address: server.local_addr, server: Some(server), _runtime: runtime }
     }

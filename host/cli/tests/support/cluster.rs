@@ -233,7 +233,7 @@ impl Api {
 
     pub(crate) fn at(listen: SocketAddr, cluster: Arc<Fake>, token: Option<Token>) -> Api {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let options = ApiOptions { listen, tls: None, token, cluster: cluster.clone() };
+        let options = ApiOptions { listen, tls: None, owner_passes: token.is_none(), token, cluster: cluster.clone() };
         let server = serve(options, runtime.handle()).expect("a free port");
         Api { cluster, address: server.local_addr, _server: server, _runtime: runtime }
     }
