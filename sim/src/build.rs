@@ -15,8 +15,8 @@ use weir_protocol::{Failure, manifest};
 use weir_storage::{InFlightState, InstanceState, Manifest, OperatorState, Segment};
 use weir_task::in_flight::{self, Place, Share};
 use weir_task::{
-    Gate, HeadSpec, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, Router, Sender, Signal,
-    Target as Row, TaskSpec,
+    Gate, GateChannel, HeadSpec, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, Router, Sender,
+    Signal, Target as Row, TaskSpec,
 };
 
 use crate::operators::{Factory, Kind};
@@ -137,14 +137,18 @@ impl World {
                 };
                 let groups = of.groups.map(|(start, end)| KeyGroupRange { start, end });
                 let groups = groups.filter(|_| self.mutation != Some(Mutation::ForgetReach));
-                let share =
-                    in_flight::share(edge.exchange, job.is_keyed(vertex), groups, place(old as u32, state.parallelism), now);
+                let then_place = place(old as u32, state.parallelism);
+                let share = in_flight::share(edge.exchange, job.is_keyed(vertex), groups, then_place, now);
                 if share == Share::None {
                     continue;
                 }
-                if let Some(restored) = in_flight::take(share, of.input, frames(of)?) {
-                    let origin = Origin { from: of.from.clone(), output: of.output, input: of.input, sender: of.sender };
-                    found.push((origin, restored));
+                let taken = in_flight::take(share, edge.exchange, then_place, of.input, frames(of)?);
+                if let Err(error) = &taken {
+                    self.outside.complain(format!("rows in flight from {} to {}: {error}", of.from, described.uid));
+                }
+                if let Ok(Some(restored)) = taken {
+                    let InFlightState { from, output, input, sender, .. } = of.clone();
+                    found.push((Origin { from, output, input, sender, exchange: edge.exchange }, restored));
                 }
             }
         }
@@ -202,7 +206,7 @@ impl World {
         let mut tasks = BTreeMap::new();
         let mut persisters = BTreeMap::new();
         for (id, chain, subtask) in here {
-            let Some(Ports { gate, inputs, routers, origins }) = ports.remove(&id) else { continue };
+            let Some(Ports { gate, channels, routers, origins }) = ports.remove(&id) else { continue };
             let members = &planned.topology.chains()[chain].vertices;
             let in_flight = restored.in_flight.remove(&id).unwrap_or_default();
             let mut persister = Persister::default();
@@ -218,7 +222,7 @@ impl World {
             let head = if is_source {
                 self.source(&planned, manifest.as_deref(), members[0], subtask)
             } else {
-                HeadSpec::Gate { gate, inputs, restored: in_flight.into_iter().map(|(_, restored)| restored).collect() }
+                HeadSpec::Gate { gate, channels, restored: in_flight.into_iter().map(|(_, restored)| restored).collect() }
             };
             let nodes = members[usize::from(is_source)..].iter();
             let nodes = nodes.map(|&vertex| self.node(&planned, vertex, subtask, &mut restored, &mut sinks)).collect();
@@ -265,7 +269,7 @@ impl World {
         let mut ports = BTreeMap::new();
         for task in (0..topology.tasks() as u32).map(TaskId).filter(|task| worker_of(*task) == worker) {
             let gate = Gate::new(self.wake_of(Target::Task(worker, attempt, task)));
-            ports.insert(task, Ports { gate, inputs: Vec::new(), routers: Vec::new(), origins: Vec::new() });
+            ports.insert(task, Ports { gate, channels: Vec::new(), routers: Vec::new(), origins: Vec::new() });
         }
         let mut first = 0;
         while let Some(head) = topology.channels().get(first) {
@@ -287,13 +291,20 @@ impl World {
                         false => self.wake_of(Target::Reader(attempt, number)),
                     };
                     let Some(receiver) = ports.get_mut(&channel.to) else { continue };
-                    let gate_channel = receiver.inputs.len();
-                    receiver.inputs.push(edge.input);
+                    let gate_channel = receiver.channels.len();
+                    let subtask = topology.locate(channel.to).1;
+                    let owned = || KeyGroupRange::of(subtask, job.key_groups, job.vertices[edge.to].parallelism);
+                    receiver.channels.push(GateChannel {
+                        input: edge.input,
+                        groups: (edge.exchange == Exchange::Hash).then(owned),
+                        from: topology.name(channel.from),
+                    });
                     receiver.origins.push(Origin {
                         from: job.vertices[edge.from].uid.clone(),
                         output: edge.port.number(),
                         input: edge.input,
                         sender: topology.locate(channel.from).1,
+                        exchange: edge.exchange,
                     });
                     let sender = receiver.gate.connect(waker, Limits::default());
                     let announcer = receiver.gate.announcer();
@@ -392,7 +403,7 @@ impl World {
 /// The channels of one task.
 struct Ports {
     gate: Gate,
-    inputs: Vec<u32>,
+    channels: Vec<GateChannel>,
     routers: Vec<Router>,
     origins: Vec<Origin>,
 }

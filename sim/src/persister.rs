@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde_json::Value;
 use weir_channel::wire;
 use weir_model::{Attempt, CheckpointId, InstanceId, OperatorUid, TaskId};
+use weir_plan::Exchange;
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, SinkAcknowledgement, SourceAcknowledgement};
 use weir_storage::{Committable, InFlightState, InstanceState, JobStorage, Segment, SnapshotWriter, instance_name};
 use weir_task::{InFlight, InFlightSource, SnapshotPart, TaskState};
@@ -33,6 +34,7 @@ pub(crate) struct Origin {
     pub(crate) output: Option<u32>,
     pub(crate) input: u32,
     pub(crate) sender: u32,
+    pub(crate) exchange: Exchange,
 }
 
 /// The stored image of an instance: that of the last completed checkpoint, and those of checkpoints that are not complete.
@@ -196,9 +198,10 @@ impl Persister {
                     return;
                 }
             };
-            let Origin { from, output, input, sender } = origin.clone();
+            let Origin { from, output, input, sender, exchange } = origin.clone();
+            let exchange = Some(exchange.to_string());
             let groups = piece.groups.map(|groups| (groups.start, groups.end));
-            open.in_flight.push(InFlightState { from, output, input, sender, groups, rows, frames });
+            open.in_flight.push(InFlightState { from, output, input, sender, exchange, groups, rows, frames });
         }
     }
 

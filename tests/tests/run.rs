@@ -268,3 +268,53 @@ fn another_job_file_with_the_same_name_is_refused_the_state() {
     assert_eq!(other.status.code(), Some(4), "{}", other.stderr);
     assert!(other.stderr.contains("belongs to"), "{}", other.stderr);
 }
+
+/// A job whose rows go to standard output for as long as somebody reads.
+fn talking() -> String {
+    r#"
+[job]
+name = "talking"
+
+[job.checkpoint]
+interval = "50ms"
+
+[[source]]
+id = "rows"
+connector = "generator"
+keys = 10
+
+[[sink]]
+id = "out"
+connector = "stdout"
+input = "rows"
+"#
+    .to_owned()
+}
+
+#[test]
+fn s80_a_reader_that_has_heard_enough_ends_the_job_as_it_ends_any_tool() {
+    let world = World::new();
+    world.write("job.toml", talking());
+    let script = "\"$0\" \"$@\" | head -1; echo \"${PIPESTATUS[0]}\"";
+    let ended = world.finish(&mut world.weir_by("bash", &["-c".to_owned(), script.to_owned()], ["run", "job.toml"]));
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("{\"key\":"), "{}", ended.stdout);
+    assert_eq!(lines[1], "141", "as of a process that SIGPIPE ends: {}", ended.stderr);
+    assert!(!ended.stderr.contains("error") && !ended.stderr.contains("restarting"), "{}", ended.stderr);
+}
+
+#[test]
+fn s80_a_reader_that_takes_nothing_does_not_keep_an_interrupted_job() {
+    let world = World::new();
+    world.write("job.toml", talking());
+    let mut running = world.start(&mut world.weir(["run", "job.toml"]));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    // Its pipe is full once no row more goes in.
+    while !running.messages().contains("checkpoint") {
+        assert!(std::time::Instant::now() < deadline, "{}", running.messages());
+        std::thread::yield_now();
+    }
+    running.signal("INT");
+    assert_eq!(running.wait().code(), Some(130), "{}", running.messages());
+    assert!(running.messages().contains("takes nothing"), "{}", running.messages());
+}

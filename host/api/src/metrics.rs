@@ -90,6 +90,8 @@ pub(crate) fn page(cluster: &dyn ClusterApi) -> String {
         page.gauge("weir_worker_last_heard_seconds", "When it was heard last", &labels, seconds(worker.heard_at_ms));
         let skew = worker.clock_skew_ms as f64 / 1_000.0;
         page.gauge("weir_worker_clock_skew_seconds", "Its clock minus the coordinator's", &labels, skew);
+        let refused = worker.reports_refused as f64;
+        page.gauge("weir_worker_reports_refused", "What it said of tasks that are not its own", &labels, refused);
     }
     for job in cluster.jobs() {
         // A job that was forgotten since is not there any more.

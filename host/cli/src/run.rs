@@ -30,6 +30,12 @@ use crate::run::local::StopHandle;
 /// Exit code of a job that was interrupted.
 const INTERRUPTED: u8 = 130;
 
+/// Exit code of a process that writes to a pipe nobody reads: as of one that SIGPIPE ends.
+const READER_GONE: u8 = 141;
+
+/// How long a job that was asked to stop may wait for the reader of standard output.
+const READER_PATIENCE: Duration = Duration::from_secs(3);
+
 /// `weir run`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -77,16 +83,22 @@ pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::
     let job = process.start(settings, Box::new(move |notice| lock(&shown).notice(notice)))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let signals = listen(job.stop_handle(), interrupted.clone(), global)?;
+    let (quiet, colour) = (global.quiet, global.colour);
     if let Some(after) = args.stop_after {
         let stop = job.stop_handle();
         std::thread::spawn(move || {
             std::thread::sleep(after);
             stop.stop();
+            wait_for_reader(quiet, colour);
         });
     }
     let outcome = job.run();
     signals.close();
     lock(&view).end();
+    if outcome.is_err() && weir_connectors::stdout_is_closed() {
+        // `weir run ... | head`: nobody wants to hear more of it.
+        return Ok(ExitCode::from(READER_GONE));
+    }
     match outcome.map_err(|error| explained(&error))? {
         Outcome::Finished(progress) => {
             lock(&view).summary("finished", Some(&progress))?;
@@ -130,9 +142,24 @@ fn listen(stop: StopHandle, interrupted: Arc<AtomicBool>, global: &Global) -> an
                 );
             }
             stop.stop();
+            std::thread::spawn(move || wait_for_reader(quiet, colour));
         }
     })?;
     Ok(handle)
+}
+
+/// Ends the process, which was asked to stop, if its last checkpoint waits for somebody to read standard output. What was not
+/// read is in no checkpoint, and comes again when the job goes on.
+fn wait_for_reader(quiet: bool, colour: output::Colour) {
+    while weir_connectors::stdout_waits_for() < READER_PATIENCE {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    if !quiet {
+        let message = "warning: what reads standard output takes nothing: stopped without a last checkpoint; the job resumes from the one \
+                       before";
+        output::message(message, colour);
+    }
+    std::process::exit(i32::from(INTERRUPTED));
 }
 
 /// An error of a job with its number and exit code.

@@ -112,6 +112,9 @@ pub enum ConnectorError {
         /// What to do.
         hint: &'static str,
     },
+    /// What read the output has ended.
+    #[error("cannot write to standard output: whatever read it has ended; hint: write to a file sink where nobody reads along")]
+    ReaderGone,
     /// The sink failed before and must be made anew.
     #[error("cannot write to {path}: an earlier write of this sink did not reach the disk: {reason}", path = path.display())]
     Unusable {
@@ -130,6 +133,7 @@ impl ConnectorError {
             | ConnectorError::LongLine { .. }
             | ConnectorError::NoTime { .. }
             | ConnectorError::Format { .. }
+            | ConnectorError::ReaderGone
             | ConnectorError::Broken { .. }
             | ConnectorError::Replaced { .. }
             | ConnectorError::Position { .. }

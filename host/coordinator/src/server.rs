@@ -17,6 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use weir_protocol::api::ClusterApi;
+use weir_protocol::panics::{bug, caught};
 use weir_storage::JobStorage;
 use weir_transport::liveness::{self, Sign};
 use weir_transport::{Endpoint, Identity, Incarnation, Incoming, NodeId, Settings};
@@ -183,7 +184,10 @@ fn start_clock(cluster: Cluster) -> Result<(SyncSender<()>, JoinHandle<()>), Ser
     let (stop, stopped) = sync_channel(1);
     let run = move || {
         while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            cluster.tick();
+            // Without it no worker would ever be found lost.
+            if let Err(panic) = caught(|| cluster.tick()) {
+                tracing::error!("{}", bug("the cluster's clock", &panic));
+            }
         }
     };
     let thread = std::thread::Builder::new().name("cluster-clock".to_owned()).spawn(run).map_err(ServeError::Process)?;

@@ -1,5 +1,7 @@
 //! Key groups: the unit in which keyed state is held, moved and restored.
 
+use std::fmt;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Index of a key group, `0..key_groups`.
@@ -24,6 +26,15 @@ pub struct KeyGroupRange {
     pub start: KeyGroup,
     /// One past the last owned group.
     pub end: KeyGroup,
+}
+
+impl fmt::Display for KeyGroupRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.end.checked_sub(1).filter(|last| *last >= self.start) {
+            Some(last) => write!(f, "key groups {} to {last}", self.start),
+            None => f.write_str("no key group"),
+        }
+    }
 }
 
 impl KeyGroupRange {

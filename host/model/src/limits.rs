@@ -168,6 +168,12 @@ pub const JOB_VERTICES_MAX: usize = 1_024;
 /// Problems of a job file that are told at once.
 pub const JOB_PROBLEMS_MAX: usize = 100;
 
+/// Executions of a job whose workers are listened to: the one that runs, one that only tries, and those that still end.
+pub const EXECUTIONS_HEARD_MAX: usize = 4;
+
+/// A reason that a worker gives; longer ones are cut.
+pub const REPORT_TEXT_BYTES_MAX: usize = 16 << 10;
+
 const _: () = assert!(4 * HEARTBEAT_INTERVAL_MS <= HEARTBEAT_TIMEOUT_MS, "one late heartbeat loses no worker");
 const _: () = assert!(JOB_FILE_BYTES_MAX <= JOB_STRINGS_BYTES_MAX, "a file without variables never has too long strings");
 const _: () = assert!(JOB_STRINGS_BYTES_MAX < API_BODY_BYTES_MAX, "what a job may become can be submitted");

@@ -138,6 +138,13 @@ impl Oddities {
         }
     }
 
+    /// Cuts examples that another process made to what is kept.
+    pub fn cut(&mut self) {
+        for example in self.0.values_mut().filter_map(|odd| odd.first.as_mut()) {
+            *example = OddExample::new(example.value.as_bytes(), &example.reason);
+        }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -54,7 +54,8 @@ pub fn assemble(
         };
         operators.insert(vertex.uid.clone(), state);
     }
-    for acknowledgement in acknowledgements {
+    // A task that there is not has no place in a checkpoint; whoever lets workers speak has refused it before.
+    for acknowledgement in acknowledgements.iter().filter(|said| (said.task.0 as usize) < topology.tasks()) {
         add(&mut operators, job, topology, acknowledgement);
     }
     let files: Vec<_> = acknowledgements.iter().filter_map(|acknowledgement| acknowledgement.file.clone()).collect();
@@ -101,13 +102,22 @@ fn add(operators: &mut BTreeMap<String, OperatorState>, job: &Job, topology: &To
     }
 }
 
-/// The edge that rows in flight to a vertex came over; none where the job no longer has it.
+/// The edge that rows in flight to a vertex came over; none where the job no longer has it, or it divides rows by another rule.
 pub fn edge_of<'a>(job: &'a Job, vertex: usize, in_flight: &InFlightState) -> Option<&'a Edge> {
-    job.edges.iter().find(|edge| edge.to == vertex && came_over(job, edge, in_flight))
+    edge_between(job, vertex, in_flight).filter(|edge| is_divided_alike(edge, in_flight))
 }
 
-fn came_over(job: &Job, edge: &Edge, in_flight: &InFlightState) -> bool {
+/// The same, whatever its rule is.
+pub fn edge_between<'a>(job: &'a Job, vertex: usize, in_flight: &InFlightState) -> Option<&'a Edge> {
+    job.edges.iter().find(|edge| edge.to == vertex && is_between(job, edge, in_flight))
+}
+
+fn is_between(job: &Job, edge: &Edge, in_flight: &InFlightState) -> bool {
     edge.input == in_flight.input && edge.port.number() == in_flight.output && job.vertices[edge.from].uid == in_flight.from
+}
+
+fn is_divided_alike(edge: &Edge, in_flight: &InFlightState) -> bool {
+    in_flight.exchange.as_deref() == Some(&edge.exchange.to_string())
 }
 
 /// Edges on which something was in flight although both ends would now be in one task.
@@ -115,7 +125,7 @@ pub fn edges_apart(job: &Job, manifest: &Manifest) -> Vec<usize> {
     let in_flight = |edge: &Edge| {
         let state = manifest.operators.get(&job.vertices[edge.to].uid);
         let mut all = state.into_iter().flat_map(|state| &state.subtasks).flat_map(|subtask| &subtask.in_flight);
-        all.any(|one| came_over(job, edge, one))
+        all.any(|one| is_between(job, edge, one) && is_divided_alike(edge, one))
     };
     (0..job.edges.len()).filter(|&edge| job.edge_is_chained(edge) && in_flight(&job.edges[edge])).collect()
 }

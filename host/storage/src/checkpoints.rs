@@ -7,7 +7,7 @@ use weir_model::{Attempt, CheckpointId};
 
 use crate::job::{Inner, Ledger};
 use crate::layout::{self, ManifestName};
-use crate::manifest::{MANIFEST_FORMAT, Manifest};
+use crate::manifest::{MANIFEST_FORMAT, MANIFEST_FORMAT_MIN, Manifest};
 use crate::{JobStorage, StorageError, document};
 
 impl JobStorage {
@@ -103,7 +103,8 @@ impl Inner {
     pub(crate) fn load(&self, name: ManifestName) -> Result<Manifest, StorageError> {
         let path = self.manifest_path(name);
         let place = self.backend.place(&path);
-        let manifest: Manifest = document::decode(&place, &self.backend.get(&path)?, Some(MANIFEST_FORMAT))?;
+        let manifest: Manifest =
+            document::decode(&place, &self.backend.get(&path)?, Some(MANIFEST_FORMAT_MIN..=MANIFEST_FORMAT))?;
         if manifest.job == self.job && manifest.id() == name.checkpoint && manifest.attempt == name.attempt {
             return Ok(manifest);
         }

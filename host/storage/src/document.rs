@@ -10,6 +10,8 @@
 //!
 //! The checksum is of the bytes as they stand, so that reading never depends on how a JSON library prints a number.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
@@ -32,8 +34,12 @@ pub(crate) fn encode<T: Serialize>(content: &T) -> Result<Vec<u8>, StorageError>
     Ok(format!("{BEFORE_CHECKSUM}{}{AFTER_CHECKSUM}{content}{END}", checksum(content.as_bytes())).into_bytes())
 }
 
-/// Verifies the document that was read from `path`; its `format`, if it has that field, must be `format`.
-pub(crate) fn decode<T: DeserializeOwned>(path: &str, bytes: &[u8], format: Option<u32>) -> Result<T, StorageError> {
+/// Verifies the document that was read from `path`; its `format` must be one of `formats`, where that is said.
+pub(crate) fn decode<T: DeserializeOwned>(
+    path: &str,
+    bytes: &[u8],
+    formats: Option<RangeInclusive<u32>>,
+) -> Result<T, StorageError> {
     let damaged = |reason: String| StorageError::Damaged { path: path.to_owned(), reason };
     if bytes.is_empty() {
         return Err(damaged("it is empty".to_owned()));
@@ -48,11 +54,11 @@ pub(crate) fn decode<T: DeserializeOwned>(path: &str, bytes: &[u8], format: Opti
     // The format is looked at before anything else, because the rest may have another shape in another format.
     let value: serde_json::Value =
         serde_json::from_slice(content).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
-    if let Some(supported) = format {
+    if let Some(formats) = formats {
         let found = value.get("format").and_then(serde_json::Value::as_u64);
         let found = found.ok_or_else(|| damaged("it has no format number".to_owned()))?;
-        if found != u64::from(supported) {
-            return Err(StorageError::UnknownFormat { path: path.to_owned(), found, supported });
+        if !u32::try_from(found).is_ok_and(|found| formats.contains(&found)) {
+            return Err(StorageError::UnknownFormat { path: path.to_owned(), found, supported: *formats.end() });
         }
     }
     serde_json::from_value(value).map_err(|error| damaged(format!("its content is not as expected: {error}")))
@@ -79,7 +85,7 @@ mod tests {
     #[test]
     fn a_document_survives_writing_and_reading_and_is_json_as_a_whole() {
         let bytes = encode(&sample()).unwrap();
-        assert_eq!(decode::<Value>("x", &bytes, Some(1)).unwrap(), sample());
+        assert_eq!(decode::<Value>("x", &bytes, Some(1..=1)).unwrap(), sample());
         let whole: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(whole["content"]["name"], "größe");
     }
@@ -91,18 +97,18 @@ mod tests {
             for bit in 0..8 {
                 let mut flipped = bytes.clone();
                 flipped[position] ^= 1 << bit;
-                let error = decode::<Value>("jobs/x", &flipped, Some(1)).unwrap_err();
+                let error = decode::<Value>("jobs/x", &flipped, Some(1..=1)).unwrap_err();
                 assert!(matches!(error, StorageError::Damaged { .. }), "byte {position} bit {bit}: {error}");
                 assert!(error.to_string().contains("jobs/x"));
             }
-            assert!(matches!(decode::<Value>("x", &bytes[..position], Some(1)), Err(StorageError::Damaged { .. })));
+            assert!(matches!(decode::<Value>("x", &bytes[..position], Some(1..=1)), Err(StorageError::Damaged { .. })));
         }
     }
 
     #[test]
     fn an_unknown_format_is_named_with_the_supported_one() {
         let bytes = encode(&json!({"format": 7, "shape": "of the future"})).unwrap();
-        let error = decode::<Value>("jobs/x", &bytes, Some(1)).unwrap_err();
+        let error = decode::<Value>("jobs/x", &bytes, Some(1..=1)).unwrap_err();
         assert!(matches!(error, StorageError::UnknownFormat { found: 7, supported: 1, .. }), "{error}");
         assert!(error.to_string().contains("format is 7") && error.to_string().contains("jobs/x"), "{error}");
     }

@@ -73,6 +73,12 @@ pub(crate) fn parse_file_name(name: &str) -> Option<(Attempt, CheckpointId)> {
     Some((Attempt(attempt), CheckpointId(checkpoint)))
 }
 
+/// Whether a file's name is one that this task gives to what it stores for this checkpoint.
+pub fn is_file_of(name: &str, attempt: Attempt, checkpoint: CheckpointId, task: TaskId) -> bool {
+    let sequence = name.strip_prefix(&*format!("{attempt}-{checkpoint}-{task}-"));
+    sequence.is_some_and(|sequence| !sequence.is_empty() && number(sequence).is_some())
+}
+
 /// An object in the `attempts` folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptName {
@@ -116,6 +122,7 @@ mod tests {
         let file = file_name(Attempt(3), CheckpointId(12), TaskId(7), 40);
         assert_eq!(file, "3-12-7-40");
         assert_eq!(parse_file_name(&file), Some((Attempt(3), CheckpointId(12))));
+        assert!(is_file_of(&file, Attempt(3), CheckpointId(12), TaskId(4)) || !file.ends_with("-4-0"), "{file}");
         for name in [AttemptName::Begun(Attempt(9)), AttemptName::Inherits(Attempt(9))] {
             assert_eq!(AttemptName::parse(&name.to_string()), Some(name));
         }

@@ -54,10 +54,11 @@ pub use again::again;
 pub use components::{Bundled, ComponentError, ComponentErrorKind, ComponentStore, Pushed, StoredComponent, digest_of};
 pub use error::{ErrorKind, StorageError};
 pub use job::JobStorage;
+pub use layout::is_file_of;
 pub use lock::JobLock;
 pub use manifest::{
-    Committable, ComponentState, InFlightState, InstanceState, JobInfo, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState,
-    Segment, StoredFile, SubtaskState, instance_id, instance_name,
+    Committable, ComponentState, InFlightState, InstanceState, JobInfo, MANIFEST_FORMAT, MANIFEST_FORMAT_MIN, Manifest,
+    ManifestKind, OperatorState, Segment, StoredFile, SubtaskState, instance_id, instance_name,
 };
 pub use retention::Removed;
 pub use whole_file::write_whole;

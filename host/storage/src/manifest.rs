@@ -8,8 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_model::{Attempt, CheckpointId, InstanceId};
 
-/// The format number written to [`Manifest::format`]. Raised when an older build would misread a newer manifest.
-pub const MANIFEST_FORMAT: u32 = 1;
+/// The format number written to [`Manifest::format`]. Raised when an older build would misread a newer manifest, as one that
+/// does not know [`InFlightState::exchange`] would divide rows in flight over an edge that has changed.
+pub const MANIFEST_FORMAT: u32 = 2;
+
+/// The oldest format that is read. What is missing in a manifest of format 1: [`InFlightState::exchange`].
+pub const MANIFEST_FORMAT_MIN: u32 = 1;
 
 /// A range of a stored file, with the checksum of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,7 +52,7 @@ pub enum ManifestKind {
 /// A completed checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`MANIFEST_FORMAT`].
+    /// [`MANIFEST_FORMAT`], or an older one that is still read.
     pub format: u32,
     /// The job's name.
     pub job: String,
@@ -159,6 +163,10 @@ pub struct InFlightState {
     pub input: u32,
     /// Subtask that wrote them.
     pub sender: u32,
+    /// How the rows of the edge found their subtask, as job files name it: they are divided anew by the same rule only. None
+    /// in manifests of format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<String>,
     /// For rows that every instance of a keyed operator gets: the key groups that have not had them, as first and one past
     /// the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -46,11 +46,23 @@ pub enum HeadSpec {
     Gate {
         /// The channels.
         gate: Gate,
-        /// Input of the first node that each channel belongs to.
-        inputs: Vec<u32>,
+        /// What each channel brings.
+        channels: Vec<GateChannel>,
         /// In-flight data of a checkpoint, worked off before anything from the gate, in this order.
         restored: Vec<RestoredInFlight>,
     },
+}
+
+/// What a channel of a gate brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateChannel {
+    /// Input of the first node that it belongs to.
+    pub input: u32,
+    /// Over a hash exchange all rows come divided by key group, and these are the groups that the task owns. Over any other
+    /// none do.
+    pub groups: Option<KeyGroupRange>,
+    /// The task that sends, for messages.
+    pub from: String,
 }
 
 /// In-flight data that comes back from a checkpoint.
@@ -168,20 +180,12 @@ impl TaskSpec {
                 }
                 (Head::Source(Box::new(head)), 0)
             }
-            HeadSpec::Gate { mut gate, inputs, restored } => {
+            HeadSpec::Gate { mut gate, channels, restored } => {
                 gate.set_clock(self.clock.clone());
-                let channels = gate.len();
-                debug_assert_eq!(channels, inputs.len(), "every channel belongs to an input");
-                (
-                    Head::Gate {
-                        gate,
-                        inputs,
-                        watermarks: Watermarks::new(channels),
-                        idle: false,
-                        restored: Restored::new(restored),
-                    },
-                    channels,
-                )
+                let count = gate.len();
+                assert_eq!(count, channels.len(), "every channel belongs to an input");
+                let (watermarks, restored) = (Watermarks::new(count), Restored::new(restored));
+                (Head::Gate { gate, channels, watermarks, idle: false, restored }, count)
             }
         };
         #[allow(clippy::disallowed_methods, reason = "a worker says a few words per checkpoint and must never wait for a task")]

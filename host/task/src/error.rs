@@ -46,12 +46,20 @@ pub enum TaskError {
         /// Why.
         error: ConnectorError,
     },
+    /// What came over a channel, or out of a checkpoint, cannot be right.
+    #[error("refused what came from {from}: {reason}; either its worker runs another program, or this is a bug in weir")]
+    Peer {
+        /// Who sent it.
+        from: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The task's thread panicked.
-    #[error("task {task} panicked: {message}; this is a bug in weir")]
+    #[error("task {task} panicked {message}; this is a bug in weir, please report it")]
     Panicked {
         /// The task.
         task: String,
-        /// The panic's message.
+        /// Where, and the panic's message.
         message: String,
     },
 }

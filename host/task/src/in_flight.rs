@@ -5,7 +5,7 @@
 //! one subtask had in flight goes to one subtask, so that its order is kept.
 
 use weir_channel::Frame;
-use weir_model::{KeyGroupRange, KeyedBatch};
+use weir_model::{KeyGroup, KeyGroupRange, KeyedBatch};
 use weir_plan::Exchange;
 
 use crate::build::RestoredInFlight;
@@ -62,24 +62,90 @@ pub fn share(exchange: Exchange, keyed: bool, groups: Option<KeyGroupRange>, the
     }
 }
 
-/// Takes a share of frames.
-pub fn take(share: Share, input: u32, frames: Vec<Frame>) -> Option<RestoredInFlight> {
+/// What cannot have been in flight over an edge. Frames come from files, so they are looked at before they are worked off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WrongFrame {
+    /// A frame of a kind that the exchange does not send, or that is never captured.
+    #[error("{kind} cannot be in flight by exchange \"{exchange}\"")]
+    Kind {
+        /// What it is.
+        kind: &'static str,
+        /// The edge's exchange.
+        exchange: Exchange,
+    },
+    /// Rows of a key group that the subtask did not own.
+    #[error("rows of key group {group} cannot be in flight to the owner of {groups}")]
+    Group {
+        /// The key group.
+        group: KeyGroup,
+        /// What the subtask owned.
+        groups: KeyGroupRange,
+    },
+}
+
+fn check(exchange: Exchange, then: Place, frame: &Frame) -> Result<(), WrongFrame> {
+    match (frame, exchange) {
+        (Frame::Keyed(rows), Exchange::Hash) => match outside(rows, then.groups()) {
+            Some(group) => Err(WrongFrame::Group { group, groups: then.groups() }),
+            None => Ok(()),
+        },
+        (Frame::Rows(_), Exchange::Rebalance | Exchange::Forward | Exchange::Broadcast) => Ok(()),
+        (frame, exchange) => Err(WrongFrame::Kind { kind: kind_of(frame), exchange }),
+    }
+}
+
+/// A key group of which there are rows and that is not one of these. Looks at two sections only, since they are in order.
+pub(crate) fn outside(rows: &KeyedBatch, groups: KeyGroupRange) -> Option<KeyGroup> {
+    let ends = rows.section_ends();
+    let edges = ends.first().into_iter().chain(ends.last());
+    edges.map(|section| section.key_group).find(|group| !groups.contains(*group))
+}
+
+/// A frame, for messages.
+pub(crate) fn kind_of(frame: &Frame) -> &'static str {
+    match frame {
+        Frame::Rows(_) => "rows that are not divided by key group",
+        Frame::Keyed(_) => "rows divided by key group",
+        Frame::Watermark(_) => "a watermark",
+        Frame::Idle => "a sign of idleness",
+        Frame::Barrier(_) => "a barrier",
+        Frame::End => "an end",
+    }
+}
+
+/// Takes a share of what was in flight to `then`.
+///
+/// # Errors
+/// If the frames cannot be what they are said to be.
+pub fn take(
+    share: Share,
+    exchange: Exchange,
+    then: Place,
+    input: u32,
+    frames: Vec<Frame>,
+) -> Result<Option<RestoredInFlight>, WrongFrame> {
+    frames.iter().try_for_each(|frame| check(exchange, then, frame))?;
     let (groups, frames) = match share {
-        Share::None => return None,
+        Share::None => return Ok(None),
         Share::All(groups) => (groups, frames),
         Share::Groups(groups) => {
             let within = |frame| match frame {
                 Frame::Keyed(rows) => KeyedBatch::within(&rows, groups).map(Frame::Keyed),
-                other => Some(other),
+                _ => unreachable!("only a hash exchange is divided by key group, and its frames were looked at"),
             };
             (None, frames.into_iter().filter_map(within).collect())
         }
     };
-    (!frames.is_empty()).then_some(RestoredInFlight { input, groups, frames })
+    Ok((!frames.is_empty()).then_some(RestoredInFlight { input, groups, frames }))
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use weir_model::{Batch, Section};
+
     use super::*;
 
     const KEY_GROUPS: u16 = 12;
@@ -133,6 +199,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    fn rows() -> Batch {
+        let mut rows = Batch::default();
+        rows.push(1, b"key", b"value");
+        rows
+    }
+
+    fn keyed(key_group: u16) -> Frame {
+        let section = Section { key_group, rows_end: 1, key_bytes_end: 3, value_bytes_end: 5 };
+        Frame::Keyed(KeyedBatch::from_parts(rows(), vec![section]).unwrap())
+    }
+
+    #[test]
+    fn s83_frames_that_cannot_have_been_in_flight_are_refused_and_none_is_taken_twice() {
+        let (then, all) = (place(0, 2), KeyGroupRange { start: 0, end: 12 });
+        let take = |share, exchange, frame: Frame| take(share, exchange, then, 0, vec![frame]);
+        let plain = || Frame::Rows(Arc::new(rows()));
+        for share in [Share::None, Share::All(None), Share::Groups(all)] {
+            let error = take(share, Exchange::Hash, plain()).unwrap_err();
+            assert_eq!(error.to_string(), "rows that are not divided by key group cannot be in flight by exchange \"hash\"");
+            let error = take(share, Exchange::Hash, keyed(6)).unwrap_err();
+            assert_eq!(error, WrongFrame::Group { group: 6, groups: KeyGroupRange { start: 0, end: 6 } });
+        }
+        for exchange in [Exchange::Rebalance, Exchange::Forward, Exchange::Broadcast] {
+            assert!(take(Share::All(None), exchange, keyed(0)).is_err());
+            assert!(take(Share::All(None), exchange, Frame::End).is_err());
+            assert!(take(Share::All(None), exchange, plain()).unwrap().is_some());
+        }
+        assert!(take(Share::All(None), Exchange::Hash, keyed(5)).unwrap().is_some());
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod task;
 mod work;
 mod worth;
 
-pub use build::{HeadSpec, Instances, NodeSpec, NodeWork, RestoredInFlight, TaskHandle, TaskSpec};
+pub use build::{GateChannel, HeadSpec, Instances, NodeSpec, NodeWork, RestoredInFlight, TaskHandle, TaskSpec};
 pub use chain::{OnReject, Target};
 pub use clock::{Clock, SystemClock};
 pub use error::TaskError;

@@ -14,6 +14,7 @@ use weir_checkpoint::align::{Action, Aligner, Event};
 use weir_model::{TaskId, WATERMARK_END};
 
 use crate::TaskError;
+use crate::build::GateChannel;
 use crate::chain::{Chain, Target};
 use crate::clock::Clock;
 use crate::gate::Gate;
@@ -27,10 +28,10 @@ use crate::work::{Restored, Work};
 /// What a task starts with.
 pub(crate) enum Head {
     Source(Box<SourceHead>),
-    /// Channels, with the input of the chain's first node that each belongs to.
+    /// Channels, with what each of them brings.
     Gate {
         gate: Gate,
-        inputs: Vec<u32>,
+        channels: Vec<GateChannel>,
         watermarks: Watermarks,
         /// Whether all channels idle, as it was told downstream.
         idle: bool,
@@ -214,7 +215,7 @@ impl Task {
             Head::Gate { gate, restored, .. } => {
                 if self.run.work.is_empty() {
                     if let Some(again) = restored.next() {
-                        self.receive_again(again);
+                        self.receive_again(again)?;
                     } else {
                         let Some((channel, frame)) = gate.poll() else { return Ok(Some(None)) };
                         self.receive(channel, frame)?;

@@ -14,7 +14,8 @@ use weir_checkpoint::align::Event;
 use weir_model::{Batch, KeyGroupRange, KeyedBatch, Timestamp};
 
 use crate::TaskError;
-use crate::build::RestoredInFlight;
+use crate::build::{GateChannel, RestoredInFlight};
+use crate::in_flight::{kind_of, outside};
 use crate::report::{InFlight, InFlightSource};
 use crate::task::{Head, Task};
 
@@ -56,6 +57,21 @@ pub(crate) struct Again {
     frame: Frame,
 }
 
+/// Rows may come from another process: rows of key groups that the task does not own, or rows for all of its instances where
+/// each belongs to one, would be processed where they do not belong.
+fn check(channel: &GateChannel, frame: &Frame) -> Result<(), TaskError> {
+    let reason = match (frame, channel.groups) {
+        (Frame::Keyed(rows), Some(groups)) => match outside(rows, groups) {
+            None => return Ok(()),
+            Some(group) => format!("it sent rows of key group {group}, and this task owns {groups}"),
+        },
+        (Frame::Keyed(_), None) => "it sent rows divided by key group over an edge that does not divide them".to_owned(),
+        (Frame::Rows(_), Some(_)) => "it sent rows that are not divided by key group over a hash edge".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(TaskError::Peer { from: channel.from.clone(), reason })
+}
+
 impl Restored {
     pub(crate) fn new(restored: Vec<RestoredInFlight>) -> Restored {
         let mut left: VecDeque<(usize, RestoredInFlight)> = restored.into_iter().enumerate().collect();
@@ -87,14 +103,15 @@ impl Restored {
 impl Task {
     /// Takes a frame in: handles a barrier, and notes what else there is to do.
     pub(crate) fn receive(&mut self, channel: usize, frame: Frame) -> Result<(), TaskError> {
-        let Head::Gate { inputs, watermarks, idle, .. } = &mut self.head else { unreachable!("only gates receive frames") };
+        let Head::Gate { channels, watermarks, idle, .. } = &mut self.head else { unreachable!("only gates receive frames") };
+        check(&channels[channel], &frame)?;
         let mut is_end = false;
         let risen = match frame {
             Frame::Rows(rows) => {
                 watermarks.active(channel);
                 *idle = false;
                 self.chain.count_in(HEAD, rows.len());
-                let (from, input) = (InFlightSource::Channel(channel), inputs[channel]);
+                let (from, input) = (InFlightSource::Channel(channel), channels[channel].input);
                 let slots_end = self.chain.slots(HEAD);
                 self.run.work.push_back(Work::Rows { from, input, rows, slot: 0, first: 0, slots_end });
                 return Ok(());
@@ -103,7 +120,7 @@ impl Task {
                 watermarks.active(channel);
                 *idle = false;
                 self.chain.count_in(HEAD, rows.len());
-                let (from, input) = (InFlightSource::Channel(channel), inputs[channel]);
+                let (from, input) = (InFlightSource::Channel(channel), channels[channel].input);
                 self.run.work.push_back(Work::Keyed { from, input, rows, section: 0, first: 0 });
                 return Ok(());
             }
@@ -136,7 +153,7 @@ impl Task {
     }
 
     /// Takes a frame in that comes from a restore.
-    pub(crate) fn receive_again(&mut self, again: Again) {
+    pub(crate) fn receive_again(&mut self, again: Again) -> Result<(), TaskError> {
         let Again { index, input, groups, frame } = again;
         let from = InFlightSource::Restored(index);
         self.chain.count_in(HEAD, frame.rows_len());
@@ -146,8 +163,14 @@ impl Task {
                 self.run.work.push_back(Work::Rows { from, input, rows, slot: slots.start, first: 0, slots_end: slots.end });
             }
             Frame::Keyed(rows) => self.run.work.push_back(Work::Keyed { from, input, rows, section: 0, first: 0 }),
-            frame => debug_assert!(false, "{frame:?} was captured in flight"),
+            frame => {
+                return Err(TaskError::Peer {
+                    from: "the checkpoint".to_owned(),
+                    reason: format!("it has {} among rows in flight", kind_of(&frame)),
+                });
+            }
         }
+        Ok(())
     }
 
     /// What was read and is not worked off, and what a restore has left: captured with a barrier that comes now.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use weir_coordinator::{JobError, LOCAL_WORKER, Local, Master, MasterJob, Notice, Outcome, Told, Wish};
 use weir_model::{Digest, limits};
 use weir_protocol::Report;
+use weir_protocol::panics::{bug, caught};
 use weir_sandbox::Sandbox;
 use weir_worker::{BuiltinConnectors, ComponentSource, Reports, Storages, UrlStorages, Worker, WorkerOptions};
 
@@ -118,7 +119,14 @@ impl Heartbeat {
         let beat = move || {
             while !ended.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(limits::HEARTBEAT_INTERVAL_MS));
-                let report = Box::new(Report::Heartbeat { progress: worker.progress() });
+                let progress = match caught(|| worker.progress()) {
+                    Ok(progress) => progress,
+                    Err(panic) => {
+                        tracing::error!("{}", bug("what reads the job's counts", &panic));
+                        continue;
+                    }
+                };
+                let report = Box::new(Report::Heartbeat { progress });
                 let _ = told.send(Told::Report { worker: LOCAL_WORKER.into(), report });
             }
         };

@@ -8,3 +8,4 @@ mod stdout;
 pub(crate) use blackhole::BlackholeFactory;
 pub(crate) use files::FileSinkFactory;
 pub(crate) use stdout::StdoutFactory;
+pub use stdout::{stdout_is_closed, stdout_waits_for};

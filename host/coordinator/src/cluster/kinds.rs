@@ -20,6 +20,9 @@ pub const CHECKPOINT_FAILED: &str = "checkpoint-failed";
 pub const FELL_BACK: &str = "fell-back";
 /// A worker with tasks of the job is gone.
 pub const WORKER_LOST: &str = "worker-lost";
+/// A worker said something of tasks that are not its own, or that cannot be true, and was not heard with that. Said once for each
+/// attempt and worker; what else the worker says is only counted.
+pub const REPORT_REFUSED: &str = "report-refused";
 /// Tasks of an attempt that is over have not ended on some workers, which are named. Said again when they are waited for no
 /// longer: the job goes on without them, or is over.
 pub const SLOW_END: &str = "slow-end";

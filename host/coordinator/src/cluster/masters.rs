@@ -1,6 +1,5 @@
 //! The masters of jobs: their threads, and what surrounds them.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use weir_protocol::api::{CheckpointStatus, EventLevel};
@@ -8,6 +7,7 @@ use weir_protocol::{Command, WorkerAddress};
 use weir_storage::{JobStorage, StorageError};
 
 use super::chronicle::{self, Entry};
+use super::gate::Part;
 use super::{Cluster, Inner, Job, kinds, open_wishes};
 use crate::takeover::Verdict;
 use crate::{Begun, JobError, Master, MasterJob, Notice, Outcome, Shortage, Slots, Surroundings, Told};
@@ -42,8 +42,8 @@ impl Cluster {
                 let message = format!("the execution cannot go on under the new coordinator, a new attempt begins: {reason}");
                 inner.note(&running, Entry::event(EventLevel::Warning, kinds::NOT_TAKEN_OVER, message));
             }
-            let end = std::panic::catch_unwind(AssertUnwindSafe(|| master.run()));
-            inner.ended(&running, &end.unwrap_or_else(|panic| Err(bug(&*panic))));
+            // A master that panics takes no other job along: it says so as a failure.
+            inner.ended(&running, &master.run());
         });
         match started {
             Ok(thread) => {
@@ -57,16 +57,6 @@ impl Cluster {
                 self.inner.ended(job, &Err(JobError::Failed { reason, why_not_restarted }));
             }
         }
-    }
-}
-
-/// A master that panics takes no other job along.
-fn bug(panic: &(dyn std::any::Any + Send)) -> JobError {
-    let what = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    JobError::Failed {
-        reason: format!("its master panicked: {what}"),
-        why_not_restarted: "this is a bug of weir, please report it; submitted again, the job goes on".to_owned(),
     }
 }
 
@@ -141,7 +131,15 @@ impl Surroundings for Inner {
     }
 
     fn send(&self, worker: &str, command: Command) {
-        self.state.lock().send(worker, command);
+        // Before the worker can answer. Without the lock, as a job may have many channels.
+        let part = match &command {
+            Command::Prepare(prepare) if !self.state.lock().gate.hears(prepare) => Part::of(prepare),
+            _ => None,
+        };
+        let mut state = self.state.lock();
+        part.into_iter().for_each(|part| state.gate.listen(part));
+        state.gate.tells(&command);
+        state.send(worker, command);
     }
 
     fn storage(&self, url: &str, job: &str) -> Result<JobStorage, StorageError> {

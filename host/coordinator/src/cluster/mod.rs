@@ -34,6 +34,7 @@
 //! may lock the state, never the other way round.
 
 mod chronicle;
+mod gate;
 mod job;
 pub mod kinds;
 mod masters;
@@ -54,6 +55,7 @@ use weir_model::limits::HEARTBEAT_TIMEOUT_MS;
 use weir_protocol::Command;
 use weir_storage::{ComponentStore, JobStorage, StorageError};
 
+use self::gate::{Gate, Part};
 pub(crate) use self::job::Job;
 pub(crate) use self::workers::{Hello, WorkerLink};
 use crate::metadata::{DataLock, Desired, Metadata};
@@ -135,6 +137,8 @@ struct State {
     jobs: BTreeMap<String, Arc<Job>>,
     /// Executions that may go on, and wait for their workers.
     takeovers: BTreeMap<String, Takeover>,
+    /// What workers may say.
+    gate: Gate,
     /// Workers that may not join, and why; so that the same is not said again and again.
     refused: BTreeMap<Arc<str>, String>,
     closing: bool,
@@ -153,6 +157,7 @@ impl Cluster {
             next_link: 0,
             jobs: BTreeMap::new(),
             takeovers: BTreeMap::new(),
+            gate: Gate::default(),
             refused: BTreeMap::new(),
             closing: false,
         };
@@ -194,11 +199,13 @@ impl Cluster {
             let message = match stored.begun {
                 None => "the coordinator was started again, and starts the job".to_owned(),
                 Some(begun) => {
+                    let part = Part::of(&begun.prepare);
                     let takeover = Takeover::new(begun, now.steady_ms.saturating_add(TAKEOVER_WAIT_MS));
                     let attempt = takeover.execution().attempt;
                     let workers = takeover.missing().join(", ");
                     let mut state = self.inner.state.lock();
                     state.schedule.hold(&name, takeover.slots());
+                    part.into_iter().for_each(|part| state.gate.listen(part));
                     state.takeovers.insert(name, takeover);
                     format!("the coordinator was started again, and waits for the workers of attempt {attempt}: {workers}")
                 }

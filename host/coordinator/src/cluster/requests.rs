@@ -66,7 +66,7 @@ impl ClusterApi for Cluster {
 
     fn workers(&self) -> Vec<WorkerStatus> {
         let state = self.inner.state.lock();
-        let worker = |(name, member): (&Arc<str>, _)| views::worker(name, member, &state.schedule);
+        let worker = |(name, member): (&Arc<str>, _)| views::worker(name, member, &state.schedule, state.gate.refused(name));
         state.registry.members().map(worker).collect()
     }
 
@@ -253,6 +253,7 @@ impl ClusterApi for Cluster {
         {
             let mut state = self.inner.state.lock();
             state.jobs.remove(name);
+            state.gate.forget(name);
             state.schedule.forget(name);
         }
         job.book.lock().gone = true;

@@ -1,6 +1,7 @@
 //! A whole coordinator with workers that only say what workers say.
 
 mod fakes;
+mod foreign;
 mod requests;
 mod restarts;
 mod wishes;

@@ -24,7 +24,7 @@ pub(super) fn cluster(options: &ClusterOptions, started_at_ms: u64, workers: &[W
     }
 }
 
-pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule) -> WorkerStatus {
+pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule, reports_refused: u64) -> WorkerStatus {
     WorkerStatus {
         name: name.to_owned(),
         alive: member.link.is_some(),
@@ -36,6 +36,7 @@ pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule) -> Worker
         since_ms: member.since.wall_ms,
         heard_at_ms: member.heard.wall_ms,
         clock_skew_ms: member.skew_ms,
+        reports_refused,
     }
 }
 

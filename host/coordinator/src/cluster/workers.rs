@@ -39,6 +39,8 @@ enum After {
     Start(Arc<Job>, Verdict),
     /// Jobs that wait for slots learn that a worker may not join.
     Refused(Vec<Arc<Job>>, String),
+    /// A job learns that a worker said what it may not.
+    NotHeard(Arc<Job>, String),
 }
 
 impl Cluster {
@@ -52,8 +54,17 @@ impl Cluster {
     }
 
     /// A worker registers. May write to the disk. False where it may not join: it was told why.
-    pub(crate) fn register(&self, link: LinkId, hello: Hello, register: Register) -> bool {
+    pub(crate) fn register(&self, link: LinkId, hello: Hello, mut register: Register) -> bool {
         let now = self.inner.now();
+        {
+            let mut state = self.inner.state.lock();
+            if let Err(reason) = state.gate.check_register(&hello.name, &mut register) {
+                let after = state.refuse(&hello.name, link, &reason).into_iter().collect();
+                drop(state);
+                self.finish(after);
+                return false;
+            }
+        }
         let candidate = Candidate {
             name: hello.name,
             incarnation: hello.incarnation,
@@ -108,24 +119,36 @@ impl Cluster {
             let changes = state.registry.tick(now);
             let mut after = state.apply("", changes, &[]);
             after.extend(state.late_takeovers(now));
+            after.extend(state.refused_reports());
             after
         };
         self.finish(after);
     }
 
-    /// A worker says something. Never waits. What comes on a connection that does not count is dropped.
-    pub(crate) fn report(&self, link: LinkId, report: Report) {
+    /// A worker says something. Never waits. What comes on a connection that does not count is dropped, and so is what the gate
+    /// does not let through.
+    pub(crate) fn report(&self, link: LinkId, mut report: Report) {
         let mut state = self.inner.state.lock();
+        let state = &mut *state;
         let Some(worker) = state.registry.heard(self.inner.now(), link) else {
             tracing::debug!(link, ?report, "a report on a connection that does not count");
             return;
         };
         if let Report::Heartbeat { progress } = report {
-            for (execution, progress) in progress {
-                if let Some(job) = state.jobs.get(&execution.job) {
+            for (execution, mut progress) in progress {
+                if let Err(objection) = state.gate.check_progress(&worker, &execution, &mut progress) {
+                    state.gate.refuse(&worker, &execution, objection);
+                } else if let Some(job) = state.jobs.get(&execution.job) {
                     let report = Box::new(Report::Heartbeat { progress: vec![(execution, progress)] });
                     job.tell_heartbeat(Told::Report { worker: worker.clone(), report });
                 }
+            }
+            return;
+        }
+        if let Err(objection) = state.gate.check(&worker, &mut report) {
+            let execution = report.execution().cloned();
+            if let Some(execution) = execution {
+                state.gate.refuse(&worker, &execution, objection);
             }
             return;
         }
@@ -136,8 +159,16 @@ impl Cluster {
         }
     }
 
-    /// The bytes of a component.
-    pub(crate) fn component(&self, digest: Digest) -> Result<Vec<u8>, String> {
+    /// The bytes of a component, for a worker that runs something which needs them.
+    pub(crate) fn component(&self, link: LinkId, digest: Digest) -> Result<Vec<u8>, String> {
+        let may = {
+            let mut state = self.inner.state.lock();
+            let worker = state.registry.heard(self.inner.now(), link);
+            worker.is_some_and(|worker| state.gate.needs(&worker, digest))
+        };
+        if !may {
+            return Err("it belongs to no execution that runs there".to_owned());
+        }
         self.inner.components.bytes(digest).map_err(|error| match &error.hint {
             Some(hint) => format!("{error}; {hint}"),
             None => error.to_string(),
@@ -149,6 +180,9 @@ impl Cluster {
             match after {
                 After::Start(job, verdict) => self.start_master(&job, Some(verdict)),
                 After::Refused(jobs, message) => self.inner.tell_refused(&jobs, &message),
+                After::NotHeard(job, message) => {
+                    self.inner.note(&job, Entry::event(EventLevel::Error, kinds::REPORT_REFUSED, message));
+                }
             }
         }
     }
@@ -229,6 +263,13 @@ impl State {
         let after = verdicts.into_iter().filter_map(|(job, verdict)| self.decide(&job, verdict)).collect();
         self.slots_changed(None);
         after
+    }
+
+    /// Jobs that learn what workers were not heard with.
+    fn refused_reports(&mut self) -> Vec<After> {
+        let news = self.gate.take_news();
+        let told = |(job, message): (String, String)| Some(After::NotHeard(self.jobs.get(&job)?.clone(), message));
+        news.into_iter().filter_map(told).collect()
     }
 
     fn late_takeovers(&mut self, now: Now) -> Vec<After> {

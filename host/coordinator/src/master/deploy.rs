@@ -122,6 +122,7 @@ impl Master {
             _ => None,
         };
         let mut deployed = deployed(spec, job, attempt, &slots, first_checkpoint);
+        self.begun = Some((deployed.id.clone(), deployed.workers()));
         let prepare = Prepare {
             execution: deployed.id.clone(),
             spec: deployed.spec.clone(),
@@ -191,6 +192,7 @@ impl Master {
             (_, Err(error)) => return self.give_up(&mut deployed, format!("cannot start a thread for manifests: {error}")),
         };
         deployed.first_checkpoint = next.max(CheckpointId(adopted.last_checkpoint().0 + 1));
+        self.begun = Some((deployed.id.clone(), deployed.workers()));
         self.notice(&deployed.job, &Notice::TakenOver { attempt: deployed.id.attempt });
         let mut driver = Driver::new(deployed, keeper, storage.clone());
         driver.adopt(adopted, newest, &*self.surroundings);

@@ -311,6 +311,7 @@ impl Master {
             }
             Written::Failed { checkpoint, reason } => self.tell(driver, Event::ManifestFailed { checkpoint, reason }),
             Written::Fenced { reason } => Some(Ended::FailedForGood(reason)),
+            Written::Broken { attempt, reason } => (attempt == driver.deployed.id.attempt).then_some(Ended::Failed(reason)),
         }
     }
 

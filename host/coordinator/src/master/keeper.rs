@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_model::{Attempt, CheckpointId};
+use weir_protocol::panics::{bug, caught};
 use weir_storage::{ErrorKind, JobStorage, Manifest, again};
 
 use crate::surroundings::{Kept, Told};
@@ -30,23 +31,14 @@ impl Keeper {
         #[allow(clippy::disallowed_methods, reason = "a master must not wait; it asks for a few things per checkpoint")]
         let (queue, items) = channel::<Item>();
         let work = move || {
-            while let Ok(item) = items.recv() {
-                match item {
-                    Item::Manifest(manifest) => {
-                        // Nobody listens any more once the job is over.
-                        let _ = told.send(Told::Kept(Kept(write(&storage, *manifest))));
-                    }
-                    Item::Retain(keep) => {
-                        if let Err(error) = storage.retain(attempt, keep) {
-                            tracing::warn!(%error, "old checkpoints could not be deleted; the next completion tries again");
-                        }
-                    }
-                    Item::Remove(names) => {
-                        if let Err(error) = storage.remove_files(&names) {
-                            tracing::warn!(%error, "files of a failed checkpoint could not be deleted; the next start does it");
-                        }
-                    }
+            let worked = caught(|| {
+                while let Ok(item) = items.recv() {
+                    carry_out(&storage, attempt, item, &told);
                 }
+            });
+            if let Err(panic) = worked {
+                let reason = bug("the thread that writes manifests", &panic);
+                let _ = told.send(Told::Kept(Kept(Written::Broken { attempt, reason })));
             }
         };
         let thread = std::thread::Builder::new().name("manifests".to_owned()).spawn(work)?;
@@ -71,16 +63,14 @@ impl Keeper {
     }
 
     fn ask(&self, item: Item) {
-        // A send fails only if the thread is gone, and then its panic is reported when it is joined.
+        // A send fails only if the thread is gone, and then it has said so.
         let _ = self.queue.send(item);
     }
 
     /// Does what was asked for and ends the thread.
     pub(super) fn join(self) {
         drop(self.queue);
-        if self.thread.join().is_err() {
-            tracing::error!("the thread that writes manifests panicked; this is a bug in weir");
-        }
+        let _ = self.thread.join();
     }
 }
 
@@ -93,6 +83,27 @@ pub(crate) enum Written {
     Failed { checkpoint: CheckpointId, reason: String },
     /// A newer attempt of the job runs elsewhere: this one must end.
     Fenced { reason: String },
+    /// Nothing of this attempt is written any more.
+    Broken { attempt: Attempt, reason: String },
+}
+
+fn carry_out(storage: &JobStorage, attempt: Attempt, item: Item, told: &Sender<Told>) {
+    match item {
+        Item::Manifest(manifest) => {
+            // Nobody listens any more once the job is over.
+            let _ = told.send(Told::Kept(Kept(write(storage, *manifest))));
+        }
+        Item::Retain(keep) => {
+            if let Err(error) = storage.retain(attempt, keep) {
+                tracing::warn!(%error, "old checkpoints could not be deleted; the next completion tries again");
+            }
+        }
+        Item::Remove(names) => {
+            if let Err(error) = storage.remove_files(&names) {
+                tracing::warn!(%error, "files of a failed checkpoint could not be deleted; the next start does it");
+            }
+        }
+    }
 }
 
 fn write(storage: &JobStorage, manifest: Manifest) -> Written {

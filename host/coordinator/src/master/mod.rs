@@ -22,7 +22,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_checkpoint::restart::{Decision, Restarts, Strategy};
 use weir_model::CheckpointId;
 use weir_plan::{Job, RestartSettings};
-use weir_protocol::JobSpec;
+use weir_protocol::panics::{bug, caught};
+use weir_protocol::{Command, Execution, JobSpec};
 use weir_storage::{ErrorKind, JobInfo, JobStorage};
 
 use crate::{Adopted, JobError, Notice, Outcome, Progress, Surroundings, Told};
@@ -55,6 +56,8 @@ pub struct Master {
     parallelism: Option<u32>,
     /// The parallelism that somebody wants the job to go on with, until it has it or that is refused.
     rescale: Option<u32>,
+    /// The execution that was begun last, and its workers.
+    begun: Option<(Execution, Vec<String>)>,
 }
 
 /// How an execution came to an end, or did not begin.
@@ -152,14 +155,24 @@ impl Master {
     pub fn new(settings: MasterJob, surroundings: Arc<dyn Surroundings>) -> (Master, Sender<Told>) {
         #[allow(clippy::disallowed_methods, reason = "workers say a few words per task and checkpoint, and must never wait")]
         let (told, inbox) = channel();
-        (Master { settings, surroundings, told: told.clone(), inbox, parallelism: None, rescale: None }, told)
+        (Master { settings, surroundings, told: told.clone(), inbox, parallelism: None, rescale: None, begun: None }, told)
     }
 
     /// Runs the job to its end, on the caller's thread.
     ///
     /// # Errors
-    /// If the job may not start, or has failed for good.
+    /// If the job may not start, or has failed for good. A panic of the master itself is such a failure.
     pub fn run(mut self) -> Result<Outcome, JobError> {
+        caught(|| self.run_executions()).unwrap_or_else(|panic| {
+            self.cancel_begun();
+            Err(JobError::Failed {
+                reason: bug("its master", &panic),
+                why_not_restarted: "submitted again, the job goes on from its last checkpoint".to_owned(),
+            })
+        })
+    }
+
+    fn run_executions(&mut self) -> Result<Outcome, JobError> {
         let job = self.load(self.parallelism)?;
         let url = self.storage_url(&job);
         let mut restarts = Restarts::new(strategy(&job.restart));
@@ -196,10 +209,15 @@ impl Master {
             if adopted.is_none() {
                 self.rescale_before(job, storage);
             }
-            let ended = match adopted.take() {
+            let executed = caught(|| match adopted.take() {
                 Some(adopted) => self.take_over(&adopted, storage, &mut history),
                 None => self.execute(storage, &mut history).unwrap_or_else(|ended| ended),
-            };
+            });
+            // All that an execution was known by is gone with it; the next one begins with what is stored.
+            let ended = executed.unwrap_or_else(|panic| {
+                self.cancel_begun();
+                Ended::Failed(bug("its master", &panic))
+            });
             match self.next(job, ended, &mut history) {
                 Next::Over(end) => return end,
                 Next::Again => {}
@@ -260,6 +278,14 @@ impl Master {
                 "it had been asked to stop, so it was not restarted; the same job goes on from the last checkpoint",
             ),
             Ended::Failed(reason) => Next::Restart(reason),
+        }
+    }
+
+    /// Ends the tasks of the last execution, whose master is not there any more to do it.
+    fn cancel_begun(&mut self) {
+        if let Some((execution, workers)) = self.begun.take() {
+            let cancel = || Command::Cancel { execution: execution.clone(), finish: false };
+            workers.iter().for_each(|worker| self.surroundings.send(worker, cancel()));
         }
     }
 

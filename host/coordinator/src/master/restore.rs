@@ -1,10 +1,10 @@
 //! Which checkpoint an execution goes on from, and whether the job may have its state.
 
 use weir_model::InstanceId;
-use weir_plan::{Job, VertexKind};
+use weir_plan::{Exchange, Job, VertexKind};
 use weir_protocol::JobSpec;
-use weir_protocol::manifest::edge_of;
-use weir_storage::{ErrorKind, JobStorage, Manifest, OperatorState, instance_id};
+use weir_protocol::manifest::edge_between;
+use weir_storage::{ErrorKind, InFlightState, JobStorage, Manifest, OperatorState, instance_id};
 
 use crate::JobError;
 
@@ -112,19 +112,43 @@ impl Wanted<'_> {
         self.check_division(vertex, state, at)
     }
 
-    /// Rows that were in flight have a way in.
+    /// Rows that were in flight have a way in, and are divided as they were: by any other rule, some would be processed more than
+    /// once or never.
     fn check_in_flight(self, vertex: usize, state: &OperatorState, at: &str) -> Result<(), JobError> {
-        let uid = &self.job.vertices[vertex].uid;
+        let was_keyed = state.instances.keys().any(|name| matches!(instance_id(name), Some(InstanceId::KeyGroup(_))));
         for one in state.subtasks.iter().flat_map(|subtask| &subtask.in_flight) {
-            if edge_of(self.job, vertex, one).is_none() && !self.allow_dropped_state {
+            if let Some(problem) = self.problem_of(vertex, one, was_keyed).filter(|_| !self.allow_dropped_state) {
+                let (rows, from, uid) = (one.rows, &one.from, &self.job.vertices[vertex].uid);
                 return Err(JobError::Refused(format!(
-                    "cannot resume from {at}: {} rows were on their way from `{}` to `{uid}`, and the job file no longer has that edge; \
-                     put it back, drop the rows with --allow-dropped-state, or start over with --fresh",
-                    one.rows, one.from
+                    "cannot resume from {at}: {rows} rows were on their way from `{from}` to `{uid}`{problem}, drop the rows with \
+                     --allow-dropped-state, or start over with --fresh"
                 )));
             }
         }
         Ok(())
+    }
+
+    /// Why rows in flight cannot go on as they are, and what to do.
+    fn problem_of(self, vertex: usize, one: &InFlightState, was_keyed: bool) -> Option<String> {
+        let Some(edge) = edge_between(self.job, vertex, one) else {
+            return Some(", and the job file no longer has that edge; put it back".to_owned());
+        };
+        let now = edge.exchange.to_string();
+        let drained = "let the job run with unaligned_after = \"never\" and stop it, which leaves none on their way";
+        match &one.exchange {
+            None => Some(format!(
+                ", and the version of weir that took the checkpoint has not recorded by which exchange; with that version, {drained}"
+            )),
+            Some(then) if *then != now => Some(format!(
+                " by exchange \"{then}\", and the job file now says \"{now}\"; put \"{then}\" back, and before you change it {drained}"
+            )),
+            Some(_) if edge.exchange == Exchange::Broadcast && was_keyed != self.job.is_keyed(vertex) => Some(format!(
+                " by exchange \"broadcast\", to {}, and with the inputs of the job file it would be the other way round; put them back, \
+                 and before you change them {drained}",
+                if was_keyed { "each key group of it" } else { "each subtask of it as a whole" }
+            )),
+            Some(_) => None,
+        }
     }
 
     /// Instances can be divided over the subtasks that there are now.

@@ -1,3 +1,4 @@
 //! A master alone, on a worker that answers and has no tasks.
 
 mod fresh;
+mod resume;

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use weir_model::Digest;
 use weir_model::limits::COMPONENT_PART_BYTES;
+use weir_protocol::panics::{bug, caught_async};
 use weir_protocol::{Command, Envelope, Register, Report, decode, encode};
 use weir_transport::{Control, ControlReceiver, ControlSender};
 
@@ -24,13 +25,22 @@ const NEEDS_WAITING_MAX: usize = 64;
 
 /// Serves a connection until it is closed.
 pub(super) async fn serve(cluster: Cluster, control: Control) {
-    let peer = control.peer().clone();
-    let (sender, mut receiver) = control.split();
+    let (sender, receiver) = control.split();
+    if let Err(panic) = caught_async(hear(cluster, &sender, receiver)).await {
+        // A connection on which nobody hears must not look as if its worker had nothing to say.
+        let reason = bug("what serves a worker's connection", &panic);
+        tracing::error!(peer = %sender.peer(), "{reason}");
+        sender.close(CLOSED, &reason);
+    }
+}
+
+async fn hear(cluster: Cluster, sender: &ControlSender, mut receiver: ControlReceiver) {
+    let peer = sender.peer().clone();
     let register = match tokio::time::timeout(REGISTER_TIMEOUT, receive(&mut receiver)).await {
         Ok(Ok(Report::Register(register))) => register,
-        Ok(Ok(_)) => return refuse(&sender, &peer, "the first message was no registration"),
-        Ok(Err(reason)) => return refuse(&sender, &peer, &reason),
-        Err(_) => return refuse(&sender, &peer, "it did not register in time"),
+        Ok(Ok(_)) => return refuse(sender, &peer, "the first message was no registration"),
+        Ok(Err(reason)) => return refuse(sender, &peer, &reason),
+        Err(_) => return refuse(sender, &peer, "it did not register in time"),
     };
     let hello = Hello { name: peer.node.as_str().into(), incarnation: peer.incarnation.0, from: peer.address.to_string() };
     let link: Arc<dyn WorkerLink> = Arc::new(NetworkLink::new(sender.clone()));
@@ -42,7 +52,7 @@ pub(super) async fn serve(cluster: Cluster, control: Control) {
         return;
     }
     let (needs, needed) = mpsc::channel(NEEDS_WAITING_MAX);
-    tokio::spawn(send_components(cluster.clone(), sender.clone(), needed));
+    tokio::spawn(send_components(cluster.clone(), number, sender.clone(), needed));
     let reason = loop {
         match receive(&mut receiver).await {
             Ok(Report::Need { digest }) => {
@@ -75,10 +85,10 @@ async fn receive(receiver: &mut ControlReceiver) -> Result<Report, String> {
 }
 
 /// Sends what a worker needs, one component after the other. Beside what it is told, which never waits for a component.
-async fn send_components(cluster: Cluster, sender: ControlSender, mut needed: mpsc::Receiver<Digest>) {
+async fn send_components(cluster: Cluster, link: u64, sender: ControlSender, mut needed: mpsc::Receiver<Digest>) {
     while let Some(digest) = needed.recv().await {
         let cluster = cluster.clone();
-        let read = spawn_blocking(move || cluster.component(digest)).await;
+        let read = spawn_blocking(move || cluster.component(link, digest)).await;
         let sent = match read.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(bytes) => send_component(&sender, digest, &bytes).await,
             Err(reason) => sender.send(encode(&Command::NoComponent { digest, reason }, &[]).into()).await,

@@ -6,6 +6,7 @@ mod calls;
 mod hostile;
 mod restore;
 mod tracking;
+mod twins;
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;

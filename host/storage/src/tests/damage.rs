@@ -142,20 +142,31 @@ fn s40_a_manifest_in_the_place_of_another_is_noticed() {
 }
 
 #[test]
+fn a_manifest_of_an_older_format_is_read_and_none_is_written() {
+    let disk = OnDisk::new();
+    let mut older = disk.storage.manifest(disk.newest).unwrap();
+    older.format = MANIFEST_FORMAT_MIN;
+    std::fs::write(disk.place("manifests"), crate::document::encode(&older).unwrap()).unwrap();
+    let fresh = JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
+    assert_eq!(fresh.manifest(disk.newest).unwrap(), older);
+    assert_eq!(fresh.put_manifest(&older).unwrap_err().kind(), ErrorKind::Bug);
+}
+
+#[test]
 fn a_manifest_of_an_unknown_format_is_refused_and_kept() {
     let disk = OnDisk::new();
     let mut future = serde_json::to_value(disk.storage.manifest(disk.newest).unwrap()).unwrap();
-    future["format"] = 2.into();
+    future["format"] = (MANIFEST_FORMAT + 1).into();
     future["operators"] = "of another shape".into();
     let place = disk.place("manifests");
     std::fs::write(&place, crate::document::encode(&future).unwrap()).unwrap();
     let error = disk.complaint();
-    assert!(matches!(error, StorageError::UnknownFormat { found: 2, supported: MANIFEST_FORMAT, .. }), "{error}");
+    assert!(matches!(error, StorageError::UnknownFormat { found: 3, supported: MANIFEST_FORMAT, .. }), "{error}");
     assert_names(&error, ErrorKind::Configuration, &place);
     let fresh = JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
     assert!(matches!(fresh.remove_manifest(disk.newest), Err(StorageError::UnknownFormat { .. })));
     let mut wrong = disk.storage.manifest(CheckpointId(1)).unwrap();
-    wrong.format = 2;
+    wrong.format = MANIFEST_FORMAT + 1;
     assert_eq!(disk.storage.put_manifest(&wrong).unwrap_err().kind(), ErrorKind::Bug);
 }
 

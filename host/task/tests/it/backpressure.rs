@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use weir_channel::{Frame, Limits};
+use weir_channel::Frame;
 use weir_checkpoint::align::Mode;
 use weir_connectors::{ConnectorError, Polled, Prepared, Sink, Source, WatermarkGenerator};
 use weir_model::{Attempt, Barrier, Batch, BatchRef, CheckpointId, KeyGroupRange, TaskId};
@@ -96,7 +96,9 @@ impl Job {
         let mut places = [Place::new(), Place::new()];
         for index in 0..2 {
             let signal: Arc<Signal> = Arc::default();
-            let senders = places.iter_mut().map(|place| place.channel_of(&signal, 0, Limits::default())).collect();
+            let owned = |index| KeyGroupRange::of(index, GROUPS, 2);
+            let places = places.iter_mut().zip(0..);
+            let senders = places.map(|(place, index)| place.hash_channel(&signal, 0, owned(index))).collect();
             let asked: Arc<Mutex<usize>> = Arc::default();
             let head = HeadSpec::Source {
                 uid: "source".into(),

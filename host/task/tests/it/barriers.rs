@@ -1,7 +1,7 @@
 //! Barriers, aborts and what a snapshot holds.
 
 use weir_channel::{Frame, Limits};
-use weir_model::{BarrierKind, CheckpointId, InstanceId};
+use weir_model::{BarrierKind, CheckpointId, InstanceId, KeyGroupRange};
 use weir_sandbox::Emitted;
 use weir_task::{Control, Instances, Router, Target};
 
@@ -129,7 +129,8 @@ fn rows_before_a_barrier_are_in_the_snapshot_and_before_the_marker_and_no_others
 /// A keyed operator in front of nothing, with frames that wait before it starts.
 fn keyed_with(log: &Log, operators: &Operators, frames: impl IntoIterator<Item = Frame>) -> (weir_task::Sender, Running) {
     let mut place = Place::new();
-    let mut input = place.channel_of(&Default::default(), 0, Limits { frames_max: 100, bytes_max: 1 << 20 });
+    let limits = Limits { frames_max: 100, bytes_max: 1 << 20 };
+    let mut input = place.hash_channel_of(&Default::default(), 0, limits, KeyGroupRange { start: 0, end: 4 });
     frames.into_iter().for_each(|frame| input.send(frame));
     let (signal, head) = place.head();
     let nodes = vec![operator("op", operators, keyed(4), Vec::new())];
@@ -230,7 +231,7 @@ fn loud(log: &Log, input: u32, frame: Frame) -> (Operators, Place, weir_task::Se
     let mut sender = place.channel(&Default::default(), input);
     let output = behind.channel_of(&place.signal, 0, Limits { frames_max: 1, bytes_max: 1 << 20 });
     sender.send(frame);
-    let groups = weir_model::KeyGroupRange::of(0, 64, 1);
+    let groups = KeyGroupRange::of(0, 64, 1);
     let nodes = vec![operator("op", &operators, Instances::Keyed { groups, eager: true }, vec![Target::Router(0)])];
     let (signal, head) = place.head();
     let task = Running::start(0, log, signal, head, nodes, vec![Router::forward(output)]);

@@ -38,7 +38,9 @@ fn over_a_hash_exchange(rows: impl Fn(usize) -> Vec<Row>) -> [(Vec<Row>, u64); 2
         let signal: Arc<Signal> = Arc::default();
         // Room for one frame, so that sources wait again and again.
         let limits = Limits { frames_max: 1, bytes_max: 1 << 20 };
-        let senders = places.iter_mut().map(|place| place.channel_of(&signal, 0, limits)).collect();
+        let owned = |index| KeyGroupRange::of(index, GROUPS, 2);
+        let places = places.iter_mut().zip(0..);
+        let senders = places.map(|(place, index)| place.hash_channel_of(&signal, 0, limits, owned(index))).collect();
         let chunks = rows(index).chunks(7).map(|chunk| Step::Rows(chunk.to_vec())).collect::<Vec<_>>();
         let head = Steps::of(chunks.into_iter().chain([Step::End])).head(vec![Target::Router(0)], None);
         sources.push((index, signal, head, Router::hash(senders, GROUPS)));
@@ -132,7 +134,8 @@ fn a_broadcast_row_reaches_every_instance_of_a_keyed_operator_also_those_without
 fn s25_rows_larger_than_a_frame_and_than_a_channel_pass_intact() {
     let (log, memory) = (Log::default(), Memory::default());
     let (signal, mut place): (Arc<Signal>, _) = (Arc::default(), Place::new());
-    let sender = place.channel_of(&signal, 0, Limits { frames_max: 2, bytes_max: 1 << 20 });
+    let limits = Limits { frames_max: 2, bytes_max: 1 << 20 };
+    let sender = place.hash_channel_of(&signal, 0, limits, KeyGroupRange::of(0, 8, 1));
     let value = |n: usize| format!("{n}:").repeat((weir_model::limits::FRAME_BYTES_TARGET >> 5) << n);
     let rows: Vec<Row> = (0..6).map(|n| row(n as i64, "k", &value(n))).collect();
     assert!(rows[5].2.len() > weir_model::limits::FRAME_BYTES_TARGET);
@@ -151,12 +154,14 @@ fn a_sink_counts_what_it_writes_however_rows_are_divided() {
     let (log, memory, stats) = (Log::default(), Memory::default(), Arc::<VertexStats>::default());
     let mut place = Place::new();
     let mut sender = place.channel(&Default::default(), 0);
+    let mut by_hash = place.hash_channel(&Default::default(), 0, KeyGroupRange { start: 0, end: 4 });
     let mut keyed = None;
     let rows = batch(&[row(1, "a", "x"), row(2, "b", "y")]);
     weir_model::Partitioner::new(4, 1).partition(rows.view(), |_, batch| keyed = Some(batch));
     sender.send(frame(&[row(3, "", "z")]));
-    sender.send(Frame::Keyed(keyed.unwrap()));
+    by_hash.send(Frame::Keyed(keyed.unwrap()));
     sender.send(Frame::End);
+    by_hash.send(Frame::End);
     let mut node = sink("out", &memory);
     node.stats = stats.clone();
     let (signal, head) = place.head();

@@ -4,6 +4,7 @@
 mod backpressure;
 mod barriers;
 mod flow;
+mod peers;
 mod rejections;
 mod support;
 mod unaligned;

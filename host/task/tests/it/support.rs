@@ -397,13 +397,13 @@ pub(crate) fn to(node: usize) -> Target {
 pub(crate) struct Place {
     pub(crate) signal: Arc<Signal>,
     pub(crate) gate: Gate,
-    pub(crate) inputs: Vec<u32>,
+    pub(crate) channels: Vec<GateChannel>,
 }
 
 impl Place {
     pub(crate) fn new() -> Place {
         let signal: Arc<Signal> = Arc::default();
-        Place { gate: Gate::new(signal.clone()), signal, inputs: Vec::new() }
+        Place { gate: Gate::new(signal.clone()), signal, channels: Vec::new() }
     }
 
     /// A channel into here from a task that waits on `from`.
@@ -412,12 +412,24 @@ impl Place {
     }
 
     pub(crate) fn channel_of(&mut self, from: &Arc<Signal>, input: u32, limits: Limits) -> Sender {
-        self.inputs.push(input);
+        let from_task = format!("upstream[{}]", self.channels.len());
+        self.channels.push(GateChannel { input, groups: None, from: from_task });
         self.gate.connect(from.clone(), limits)
     }
 
+    /// A channel of a hash exchange, into a task that owns these key groups.
+    pub(crate) fn hash_channel(&mut self, from: &Arc<Signal>, input: u32, groups: KeyGroupRange) -> Sender {
+        self.hash_channel_of(from, input, Limits::default(), groups)
+    }
+
+    pub(crate) fn hash_channel_of(&mut self, from: &Arc<Signal>, input: u32, limits: Limits, groups: KeyGroupRange) -> Sender {
+        let sender = self.channel_of(from, input, limits);
+        self.channels.last_mut().unwrap().groups = Some(groups);
+        sender
+    }
+
     pub(crate) fn head(self) -> (Arc<Signal>, HeadSpec) {
-        (self.signal, HeadSpec::Gate { gate: self.gate, inputs: self.inputs, restored: Vec::new() })
+        (self.signal, HeadSpec::Gate { gate: self.gate, channels: self.channels, restored: Vec::new() })
     }
 }
 

@@ -35,13 +35,13 @@ struct Stepped {
 
 impl Stepped {
     fn new(log: &Log, place: Place, restored: Vec<RestoredInFlight>, nodes: Vec<NodeSpec>, routers: Vec<Router>) -> Stepped {
-        let (signal, HeadSpec::Gate { gate, inputs, .. }) = place.head() else { unreachable!() };
+        let (signal, HeadSpec::Gate { gate, channels, .. }) = place.head() else { unreachable!() };
         let spec = TaskSpec {
             id: TaskId(0),
             name: "stepped".to_owned(),
             attempt: Attempt(1),
             mode: Mode::ExactlyOnce,
-            head: HeadSpec::Gate { gate, inputs, restored },
+            head: HeadSpec::Gate { gate, channels, restored },
             nodes,
             routers,
             signal,
@@ -300,7 +300,7 @@ fn rows_seen(operators: &Operators, instance: usize) -> usize {
 fn rows_by_key_group_are_in_flight_from_the_section_that_is_worked_on() {
     let (log, operators) = (Log::default(), loud());
     let mut place = Place::new();
-    let mut input = place.channel(&Default::default(), 0);
+    let mut input = place.hash_channel(&Default::default(), 0, KeyGroupRange { start: 0, end: 4 });
     let (_behind, output) = narrow(&place);
     let nodes = vec![operator("op", &operators, keyed(4), vec![Target::Router(0)])];
     let mut task = Stepped::new(&log, place, Vec::new(), nodes, vec![Router::forward(output)]);
@@ -405,14 +405,14 @@ fn a_channel_holds_little_in_front_of_a_slow_receiver_and_more_in_front_of_a_fas
         let (log, memory) = (Log::default(), Memory::default());
         let mut place = Place::new();
         let mut input = place.channel(&Default::default(), 0);
-        let (signal, HeadSpec::Gate { gate, inputs, restored }) = place.head() else { unreachable!() };
+        let (signal, HeadSpec::Gate { gate, channels, restored }) = place.head() else { unreachable!() };
         let announcer = gate.announcer();
         let spec = TaskSpec {
             id: TaskId(0),
             name: "paced".to_owned(),
             attempt: Attempt(1),
             mode: Mode::ExactlyOnce,
-            head: HeadSpec::Gate { gate, inputs, restored },
+            head: HeadSpec::Gate { gate, channels, restored },
             nodes: vec![sink("out", &memory)],
             routers: Vec::new(),
             signal,

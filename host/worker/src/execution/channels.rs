@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_channel::Limits;
-use weir_model::TaskId;
-use weir_plan::{Destination, Exchange, Job, Port, Topology};
+use weir_model::{KeyGroupRange, TaskId};
+use weir_plan::{ChannelSpec, Destination, Exchange, Job, Port, Topology};
 use weir_protocol::Placement;
-use weir_task::{Gate, Router, Sender, Signal, Target};
+use weir_task::{Gate, GateChannel, Router, Sender, Signal, Target};
 
 use crate::network::{Inbound, Outbound, RoomWake};
 
@@ -15,8 +15,8 @@ use crate::network::{Inbound, Outbound, RoomWake};
 pub(super) struct Ports {
     pub(super) signal: Arc<Signal>,
     pub(super) gate: Gate,
-    /// Input that each channel of the gate belongs to.
-    pub(super) inputs: Vec<u32>,
+    /// What each channel of the gate brings.
+    pub(super) sources: Vec<GateChannel>,
     pub(super) routers: Vec<Router>,
 }
 
@@ -34,7 +34,7 @@ impl Channels {
         for task in placement.tasks_of(worker) {
             let signal = Arc::new(Signal::default());
             let gate = Gate::new(signal.clone());
-            let ports = Ports { signal, gate, inputs: Vec::new(), routers: Vec::new() };
+            let ports = Ports { signal, gate, sources: Vec::new(), routers: Vec::new() };
             channels.ports.insert(task, ports);
         }
         // Channels are ordered by edge and sending task, so those of one router follow each other.
@@ -42,9 +42,8 @@ impl Channels {
         let mut first = 0;
         while let Some(head) = rest.first() {
             let count = rest.iter().take_while(|channel| (channel.edge, channel.from) == (head.edge, head.from)).count();
-            let senders: Vec<Sender> = (first..first + count)
-                .filter_map(|number| channels.connect(number, job.edges[head.edge].input, topology, placement))
-                .collect();
+            let senders: Vec<Sender> =
+                (first..first + count).filter_map(|number| channels.connect(number, job, topology, placement)).collect();
             if let Some(ports) = channels.ports.get_mut(&head.from) {
                 let subtask = topology.locate(head.from).1;
                 ports.routers.push(router(job, job.edges[head.edge].exchange, senders, subtask));
@@ -56,12 +55,12 @@ impl Channels {
     }
 
     /// Makes what of a channel is here. Gives the sender if the sending task is.
-    fn connect(&mut self, number: usize, input: u32, topology: &Topology, placement: &Placement) -> Option<Sender> {
+    fn connect(&mut self, number: usize, job: &Job, topology: &Topology, placement: &Placement) -> Option<Sender> {
         let channel = topology.channels()[number];
         let from = self.ports.get(&channel.from).map(|ports| ports.signal.clone());
         if let Some(to) = self.ports.get_mut(&channel.to) {
-            let gate_channel = to.inputs.len();
-            to.inputs.push(input);
+            let gate_channel = to.sources.len();
+            to.sources.push(source(job, topology, channel));
             if let Some(signal) = from {
                 return Some(to.gate.connect(signal, Limits::default()));
             }
@@ -80,6 +79,13 @@ impl Channels {
         self.outbound.push(Outbound { channel: number as u32, to, gate, ready });
         Some(sender)
     }
+}
+
+fn source(job: &Job, topology: &Topology, channel: ChannelSpec) -> GateChannel {
+    let edge = &job.edges[channel.edge];
+    let (_, subtask) = topology.locate(channel.to);
+    let groups = || KeyGroupRange::of(subtask, job.key_groups, job.vertices[edge.to].parallelism);
+    GateChannel { input: edge.input, groups: (edge.exchange == Exchange::Hash).then(groups), from: topology.name(channel.from) }
 }
 
 fn router(job: &Job, exchange: Exchange, senders: Vec<Sender>, subtask: u32) -> Router {

@@ -167,6 +167,7 @@ impl Deployer<'_> {
             output: edge.port.number(),
             input: edge.input,
             sender: self.job.topology.locate(channel.from).1,
+            exchange: edge.exchange,
         }
     }
 
@@ -183,7 +184,7 @@ impl Deployer<'_> {
         let mut built = Built { tasks: Vec::new(), outbound: channels.outbound, counts: Vec::new(), metrics };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         for (id, chain, subtask) in self.subtasks() {
-            let Ports { signal, gate, inputs, routers } = channels.ports.remove(&id).expect("a task that runs here has ports");
+            let Ports { signal, gate, sources, routers } = channels.ports.remove(&id).expect("a task that runs here has ports");
             let members = &self.job.topology.chains()[chain].vertices;
             let vertex_stats: Vec<Arc<VertexStats>> = members.iter().map(|_| Arc::default()).collect();
             let (head, first) = match &job.vertices[members[0]].kind {
@@ -193,7 +194,7 @@ impl Deployer<'_> {
                 _ => {
                     let in_flight = restored.in_flight.remove(&id).unwrap_or_default();
                     let in_flight = in_flight.into_iter().map(|(_, restored)| restored).collect();
-                    (HeadSpec::Gate { gate, inputs, restored: in_flight }, 0)
+                    (HeadSpec::Gate { gate, channels: sources, restored: in_flight }, 0)
                 }
             };
             let nodes = members[first..].iter().zip(&vertex_stats[first..]);

@@ -8,9 +8,10 @@ use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use weir_channel::{Frame, wire};
 use weir_model::{InstanceId, KeyGroupRange, TaskId};
-use weir_plan::VertexKind;
+use weir_plan::{Exchange, VertexKind};
 use weir_protocol::Failure;
 use weir_protocol::manifest::edge_of;
+use weir_protocol::panics::{bug, caught};
 use weir_sandbox::Template;
 use weir_storage::{InFlightState, InstanceState, Segment};
 use weir_task::in_flight::{self, Place};
@@ -99,7 +100,12 @@ impl Deployer<'_> {
         // Not in the pool that compiles components: reads of a storage that hangs must hold up this job alone.
         let threads = ThreadPoolBuilder::new().thread_name(|_| "restore".to_owned()).build();
         let threads = threads.map_err(|error| transient(error.to_string()))?;
-        threads.install(|| wanted.par_iter().map(|one| self.instance(one, &templates[&one.vertex])).collect())
+        // Caught where it happens: the place of a panic is known to its own thread only.
+        let instance = |one: &Wanted<'_>| {
+            let made = caught(|| self.instance(one, &templates[&one.vertex]));
+            made.unwrap_or_else(|panic| Err(transient(bug("the restore of an instance", &panic))))
+        };
+        threads.install(|| wanted.par_iter().map(instance).collect())
     }
 
     fn instance(&self, wanted: &Wanted<'_>, template: &Template) -> Result<RestoredInstance, Failure> {
@@ -123,15 +129,17 @@ impl Deployer<'_> {
         for (old, then) in state.subtasks.iter().enumerate() {
             let then_place = place(old as u32, state.parallelism);
             for in_flight in &then.in_flight {
-                // An edge that the job no longer has: its rows were given up with --allow-dropped-state.
+                // An edge that the job no longer has, or that divides rows by another rule: its rows were given up with --allow-dropped-state.
                 let Some(edge) = edge_of(job, vertex, in_flight) else { continue };
                 let groups = in_flight.groups.map(|(start, end)| KeyGroupRange { start, end });
                 let share = in_flight::share(edge.exchange, job.is_keyed(vertex), groups, then_place, now);
                 if share == in_flight::Share::None {
                     continue;
                 }
-                if let Some(restored) = in_flight::take(share, in_flight.input, self.frames(in_flight)?) {
-                    found.push((origin_of(in_flight), restored));
+                let taken = in_flight::take(share, edge.exchange, then_place, in_flight.input, self.frames(in_flight)?);
+                let taken = taken.map_err(|error| damaged(format!("rows in flight in {}: {error}", in_flight.frames.file)))?;
+                if let Some(restored) = taken {
+                    found.push((origin_of(in_flight, edge.exchange), restored));
                 }
             }
         }
@@ -144,6 +152,7 @@ impl Deployer<'_> {
     }
 }
 
-fn origin_of(in_flight: &InFlightState) -> Origin {
-    Origin { from: in_flight.from.clone(), output: in_flight.output, input: in_flight.input, sender: in_flight.sender }
+fn origin_of(in_flight: &InFlightState, exchange: Exchange) -> Origin {
+    let InFlightState { from, output, input, sender, .. } = in_flight;
+    Origin { from: from.clone(), output: *output, input: *input, sender: *sender, exchange }
 }

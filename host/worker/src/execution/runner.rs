@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use weir_model::{Barrier, BarrierKind, CheckpointId};
+use weir_protocol::panics::{bug, caught};
 use weir_protocol::{Command, Failure, FailureKind, Prepare, Report, Running, WorkerProgress};
 use weir_task::Control;
 
@@ -98,6 +99,7 @@ struct Life {
 }
 
 impl Life {
+    /// Hears until it is told to end. Its coordinator waits for the answers, so no panic may keep one back.
     fn run(mut self, inbox: &Receiver<Command>) {
         let finish = loop {
             match inbox.recv() {
@@ -111,7 +113,8 @@ impl Life {
 
     fn carry_out(&mut self, command: Command) {
         let state = std::mem::replace(&mut self.state, State::Failed);
-        self.state = match self.step(state, command) {
+        let stepped = caught(|| self.step(state, command));
+        self.state = match stepped.unwrap_or_else(|panic| Err(transient(bug("the worker's part of the job", &panic)))) {
             Ok(state) => state,
             Err(failure) => {
                 self.voice.failed(failure);
@@ -212,6 +215,17 @@ impl Life {
 
     /// Ends all threads. A guest call that is running ends at its deadline at the latest.
     fn end(mut self, finish: bool) {
+        let last = caught(|| self.end_threads(finish)).unwrap_or_else(|panic| {
+            self.voice.failed(transient(bug("the end of the job's threads", &panic)));
+            None
+        });
+        self.ended.store(true, Ordering::Release);
+        let progress = Box::new(last.unwrap_or_default());
+        self.voice.say(|execution| Report::Ended { execution, progress });
+    }
+
+    /// Gives the last counts.
+    fn end_threads(&mut self, finish: bool) -> Option<WorkerProgress> {
         match std::mem::replace(&mut self.state, State::Failed) {
             State::Running(tasks, persister) => {
                 tasks.end();
@@ -228,9 +242,7 @@ impl Life {
         if let Some(network) = &self.shared.options.network {
             network.close(self.voice.execution());
         }
-        self.ended.store(true, Ordering::Release);
-        let progress = Box::new(last.unwrap_or_default());
-        self.voice.say(|execution| Report::Ended { execution, progress });
+        last
     }
 }
 

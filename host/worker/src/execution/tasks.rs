@@ -1,18 +1,18 @@
 //! The threads of an execution's tasks.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use weir_model::TaskId;
 use weir_protocol::Failure;
+use weir_protocol::panics::caught;
 use weir_task::{Control, Task, TaskError, TaskHandle};
 
 use super::deploy::Built;
 use super::voice::{Voice, permanent, transient};
 use crate::network::{Network, OnLost};
 
-/// The running tasks.
+/// The running tasks. Dropped, they are ended and waited for.
 pub(super) struct Tasks {
     tasks: Vec<(TaskId, TaskHandle, Option<JoinHandle<()>>)>,
 }
@@ -33,7 +33,6 @@ impl Tasks {
                          system's limit on threads (ulimit -u)",
                         started.tasks.len() + 1
                     );
-                    started.end();
                     return Err(permanent(reason));
                 }
             }
@@ -41,7 +40,6 @@ impl Tasks {
         if let Some(network) = network.filter(|_| !built.outbound.is_empty())
             && let Err(reason) = network.connect(voice.execution(), built.outbound, on_lost(voice))
         {
-            started.end();
             return Err(transient(reason));
         }
         Ok(started)
@@ -53,7 +51,13 @@ impl Tasks {
     }
 
     /// Ends all threads, and waits for them.
-    pub(super) fn end(mut self) {
+    pub(super) fn end(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
         self.tell(|_| Control::Cancel);
         for (task, _, thread) in &mut self.tasks {
             if thread.take().is_some_and(|thread| thread.join().is_err()) {
@@ -75,9 +79,7 @@ pub(super) fn on_lost(voice: &Arc<Voice>) -> OnLost {
 
 fn run(task: Task, voice: &Voice) {
     let name = task.name().to_owned();
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
+    if let Err(message) = caught(|| task.run()) {
         voice.failed(transient(TaskError::Panicked { task: name, message }.to_string()));
     }
 }

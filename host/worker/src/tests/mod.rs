@@ -4,6 +4,7 @@
 
 mod ends;
 mod failures;
+mod panics;
 mod refusals;
 pub(crate) mod store;
 mod unaligned;

@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     Manifests(i32),
     /// Everything.
     Down(i32),
+    /// The next access to the folder panics.
+    Panic(&'static str),
 }
 
 pub(crate) const EIO: i32 = 5;
@@ -47,6 +49,14 @@ impl Store {
     }
 
     fn admit(&self, location: Option<&Path>, writes: bool) -> Result<()> {
+        let panics = |folder| location.is_some_and(|path| path.parts().any(|part| part.as_ref() == folder));
+        let fault = *self.fault.lock();
+        if let Fault::Panic(folder) = fault
+            && panics(folder)
+        {
+            self.set(Fault::None);
+            panic!("the store was told to panic");
+        }
         let within = |folder| writes && location.is_some_and(|path| path.parts().any(|part| part.as_ref() == folder));
         let code = match *self.fault.lock() {
             Fault::Down(code) => Some(code),

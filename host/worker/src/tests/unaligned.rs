@@ -64,6 +64,24 @@ fn s21_rows_in_flight_are_divided_anew_at_another_parallelism() {
 }
 
 #[test]
+fn s83_rows_in_flight_over_an_edge_whose_exchange_has_changed_are_refused_and_exact_once_it_is_put_back() {
+    for after in [2, 3] {
+        let world = World::new();
+        end_with_rows_in_flight(&world, &job("0s", 2));
+        let same = job("0s", after);
+        for exchange in ["hash", "broadcast"] {
+            let changed = same.replace("exchange = \"rebalance\"", &format!("exchange = \"{exchange}\""));
+            let refused = world.run(&changed, |_, _| {}).unwrap_err().to_string();
+            assert!(refused.contains("rows were on their way from `count` to `out` by exchange \"rebalance\""), "{refused}");
+            assert!(refused.contains(&format!("the job file now says \"{exchange}\"")), "{refused}");
+        }
+        let outcome = world.run(&same, |_, _| {});
+        assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{after}: {outcome:?}");
+        world.assert_exact();
+    }
+}
+
+#[test]
 fn s24_a_checkpoint_taken_while_restored_rows_are_worked_off_holds_the_rest_of_them() {
     let world = World::new();
     let job = job("0s", 2);

@@ -108,6 +108,10 @@ impl Connectors for Things {
 
 impl Storages for Things {
     fn open(&self, _: &str, job: &str) -> Result<JobStorage, StorageError> {
+        // Also the master opens it, and what it does beside executions is another test's.
+        if std::thread::current().name().is_some_and(|name| name.starts_with("numbers-")) {
+            self.source.shared.panics.at(Panic::OpenStorage);
+        }
         JobStorage::with_store(Arc::new(self.store.clone()), "test:store", job)
     }
 }
@@ -130,7 +134,9 @@ fn counter(second: bool) -> String {
 
 impl World {
     pub(super) fn new() -> World {
-        World { store: Store::new(), source: Numbers::default(), output: Output::default() }
+        let (source, output) = (Numbers::default(), Output::default());
+        output.panics(source.panics());
+        World { store: Store::new(), source, output }
     }
 
     pub(super) fn storage(&self) -> JobStorage {
@@ -248,8 +254,41 @@ pub(super) struct Numbers {
     splits: BTreeMap<u64, u64>,
 }
 
+/// Where something panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Panic {
+    OpenStorage,
+    CreateSource,
+    Poll,
+    Position,
+    CreateSink,
+    Recover,
+    Write,
+    Prepare,
+    Prepared,
+    Commit,
+}
+
+/// The next panic, anywhere in a world.
+#[derive(Clone, Default)]
+pub(super) struct Panics(Arc<Mutex<Option<Panic>>>);
+
+impl Panics {
+    pub(super) fn next(&self, place: Panic) {
+        *self.0.lock() = Some(place);
+    }
+
+    fn at(&self, place: Panic) {
+        let due = self.0.lock().take_if(|next| *next == place);
+        if due.is_some() {
+            panic!("told to panic in {place:?}");
+        }
+    }
+}
+
 #[derive(Default)]
 struct Faults {
+    panics: Panics,
     /// Numbers given in all executions.
     given: AtomicU64,
     /// No more than these are given; 0: all.
@@ -279,6 +318,10 @@ impl Numbers {
         self.shared.failures.store(1, Ordering::SeqCst);
     }
 
+    pub(super) fn panics(&self) -> &Panics {
+        &self.shared.panics
+    }
+
     pub(super) fn given(&self) -> u64 {
         self.shared.given.load(Ordering::SeqCst)
     }
@@ -286,6 +329,7 @@ impl Numbers {
 
 impl SourceFactory for Numbers {
     fn create(&self, index: u32, parallelism: u32) -> Result<Box<dyn Source>, ConnectorError> {
+        self.shared.panics.at(Panic::CreateSource);
         let mine = |split: &u64| split % u64::from(parallelism) == u64::from(index);
         let splits = (0..SPLITS).filter(mine).map(|split| (split, 0)).collect();
         Ok(Box::new(Numbers { shared: self.shared.clone(), splits }))
@@ -309,6 +353,7 @@ impl Source for Numbers {
     }
 
     fn poll(&mut self, rows: &mut Batch, _: usize, _: usize) -> Result<Polled, ConnectorError> {
+        self.shared.panics.at(Panic::Poll);
         let take = |failures: u32| failures.checked_sub(1);
         if self.shared.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
             return Err(broken("read"));
@@ -333,6 +378,7 @@ impl Source for Numbers {
     }
 
     fn position(&mut self) -> BTreeMap<String, Value> {
+        self.shared.panics.at(Panic::Position);
         self.splits.iter().map(|(split, next)| (split.to_string(), json!(next))).collect()
     }
 }
@@ -352,6 +398,7 @@ pub(super) struct Output {
 
 #[derive(Default)]
 struct Files {
+    panics: Panics,
     pending: BTreeMap<String, Vec<String>>,
     committed: BTreeMap<String, Vec<String>>,
     commit_failures: u32,
@@ -376,6 +423,15 @@ impl Output {
         self.files.lock().delay = delay;
     }
 
+    pub(super) fn panics(&self, panics: &Panics) {
+        self.files.lock().panics = panics.clone();
+    }
+
+    fn panic_at(&self, place: Panic) {
+        let panics = self.files.lock().panics.clone();
+        panics.at(place);
+    }
+
     pub(super) fn allow_retract(&self) {
         self.files.lock().retracts = true;
     }
@@ -383,6 +439,7 @@ impl Output {
 
 impl SinkFactory for Output {
     fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
+        self.panic_at(Panic::CreateSink);
         Ok(Box::new(Output { files: self.files.clone(), context: Some(context.clone()), current: Vec::new() }))
     }
 
@@ -397,6 +454,7 @@ impl SinkFactory for Output {
 
 impl Sink for Output {
     fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
+        self.panic_at(Panic::Write);
         let delay = self.files.lock().delay;
         std::thread::sleep(delay * rows.len() as u32);
         self.current.extend(rows.rows().map(|(_, _, value)| String::from_utf8(value.to_vec()).unwrap()));
@@ -404,10 +462,13 @@ impl Sink for Output {
     }
 
     fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Prepared, ConnectorError> {
+        self.panic_at(Panic::Prepare);
         let (files, rows) = (self.files.clone(), std::mem::take(&mut self.current));
+        let panics = files.lock().panics.clone();
         let SinkContext { attempt, index, uid, .. } = self.context.as_ref().unwrap();
         let name = format!("{:08}-{uid}-{attempt}-{index}", checkpoint.0);
         Ok(Box::new(move || {
+            panics.at(Panic::Prepared);
             if rows.is_empty() {
                 return Ok(None);
             }
@@ -417,6 +478,7 @@ impl Sink for Output {
     }
 
     fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
+        self.panic_at(Panic::Commit);
         let mut files = self.files.lock();
         if files.commit_failures > 0 {
             files.commit_failures -= 1;
@@ -431,6 +493,7 @@ impl Sink for Output {
     }
 
     fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
+        self.panic_at(Panic::Recover);
         let keep: BTreeSet<&str> = keep.iter().map(|value| value.as_str().unwrap()).collect();
         let index = self.context.as_ref().unwrap().index;
         if index == 0 {

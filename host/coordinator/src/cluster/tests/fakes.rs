@@ -287,6 +287,19 @@ impl FakeWorker {
         parts.into_iter().for_each(|(execution, task)| cluster.report(*number, report(execution, task)));
     }
 
+    /// Says this.
+    pub(super) fn report(&self, cluster: &Cluster, report: Report) {
+        let (number, _) = self.link.as_ref().unwrap();
+        cluster.report(*number, report);
+    }
+
+    /// Its part of a job's newest execution.
+    pub(super) fn part_of(&self, job: &str) -> (Execution, Vec<TaskId>) {
+        let process = self.process.lock();
+        let part = process.parts.iter().rev().find(|(execution, _)| execution.job == job);
+        part.map(|(execution, part)| (execution.clone(), part.tasks.clone())).unwrap()
+    }
+
     pub(super) fn heartbeat(&self, cluster: &Cluster) {
         let (number, _) = self.link.as_ref().unwrap();
         cluster.report(*number, Report::Heartbeat { progress: Vec::new() });
@@ -427,12 +440,12 @@ fn progress(tasks: &[TaskId], rows: u64) -> WorkerProgress {
     WorkerProgress {
         oddities: Default::default(),
         tasks: tasks.iter().map(task).collect(),
-        gauges: [("op.whole".to_owned(), 1.0), ("op.none".to_owned(), f64::NAN)].into(),
+        gauges: [("out.whole".to_owned(), 1.0), ("out.none".to_owned(), f64::NAN)].into(),
         ..WorkerProgress::default()
     }
 }
 
-fn acknowledged(execution: &Execution, task: TaskId, checkpoint: CheckpointId) -> Report {
+pub(super) fn acknowledged(execution: &Execution, task: TaskId, checkpoint: CheckpointId) -> Report {
     let acknowledgement = Acknowledgement {
         task,
         checkpoint,

@@ -224,7 +224,8 @@ fn s81_storage_that_cannot_be_read_at_a_takeover_never_makes_a_complete_checkpoi
     assert!(a.was_told("Cancel"), "nobody leads its tasks any more");
     world.store.set(Fault::None);
     let running = wait_event(&cluster, "j", restarting.number, "running");
-    assert_eq!(running.message, format!("attempt 2 runs from checkpoint {last}"));
+    // Which attempt it is depends on how many began before the storage could be read again.
+    assert!(running.message.ends_with(&format!(" runs from checkpoint {last}")), "{}", running.message);
     wait_event(&cluster, "j", running.number, "checkpoint");
     cluster.leave();
 }
@@ -307,7 +308,7 @@ fn what_a_job_had_done_when_it_ended_is_shown_by_the_next_coordinator() {
     // Its worker says the last counts when it ends.
     assert_eq!((before[0].status.rows_read, before[0].status.rows_written), (7, 7));
     assert!(before[0].status.checkpoint.is_some() && before[0].checkpoints_completed > 0, "{:?}", before[0]);
-    assert_eq!(before[0].metrics.get("op.whole"), Some(&1.0));
+    assert_eq!(before[0].metrics.get("out.whole"), Some(&1.0));
     end(&cluster, &mut [&mut a]);
     drop(cluster);
 

@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 
 use weir_model::{CheckpointId, TaskId};
 use weir_protocol::Failure;
+use weir_protocol::panics::{bug, caught};
 use weir_storage::JobStorage;
 use weir_task::{Outlet, Report, SnapshotPart, TaskError};
 
@@ -87,7 +88,11 @@ impl Persister {
             let shared = shared.clone();
             let work = move || {
                 step_back();
-                thread::Thread::new(shared, known).run(&receiver);
+                let voice = shared.voice.clone();
+                // Checkpoints would wait for it until they time out, one after the other.
+                if let Err(panic) = caught(|| thread::Thread::new(shared, known).run(&receiver)) {
+                    voice.failed(transient(bug("a thread that stores snapshots", &panic)));
+                }
             };
             let thread = std::thread::Builder::new().name(format!("persist-{index}")).spawn(work);
             threads.push(thread.map_err(|error| transient(format!("cannot start a thread that stores snapshots: {error}")))?);

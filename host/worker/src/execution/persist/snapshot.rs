@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use weir_model::{CheckpointId, InstanceId, OperatorUid};
+use weir_plan::Exchange;
 use weir_storage::{Committable, InFlightState, InstanceState, SnapshotWriter};
 use weir_task::TaskState;
 
@@ -23,6 +24,8 @@ pub(in crate::execution) struct Origin {
     pub(in crate::execution) input: u32,
     /// Subtask that wrote them.
     pub(in crate::execution) sender: u32,
+    /// How they found theirs.
+    pub(in crate::execution) exchange: Exchange,
 }
 
 /// The origins of all that can be on its way to a task.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use weir_channel::{Frame, wire};
 use weir_model::{Attempt, Batch, CheckpointId, InstanceId, KeyGroupRange, TaskId, WATERMARK_START};
+use weir_plan::Exchange;
 use weir_protocol::{Acknowledgement, Execution, Report};
 use weir_sandbox::{Component, InstanceLimits, OperatorContext, Sandbox, SandboxOptions, Template};
 use weir_storage::{JobStorage, Segment};
@@ -41,7 +42,7 @@ impl Reports for Heard {
 }
 
 fn origin(sender: u32) -> Origin {
-    Origin { from: "parse".to_owned(), output: Some(0), input: 1, sender }
+    Origin { from: "parse".to_owned(), output: Some(0), input: 1, sender, exchange: Exchange::Rebalance }
 }
 
 fn template(component: &Component) -> Template {
@@ -258,6 +259,7 @@ fn rows_in_flight_are_stored_with_the_channel_they_were_on() {
     );
     let stored: Vec<_> = acknowledgement.in_flight.iter().map(|state| (state.sender, state.groups, state.rows)).collect();
     assert_eq!(stored, [(7, Some((2, 5)), 1), (1, None, 2)], "nothing is said of a channel on which nothing was");
+    assert!(acknowledgement.in_flight.iter().all(|state| state.exchange.as_deref() == Some("rebalance")));
     let read = |index: usize| wire::decode_all(&bench.storage.read(&acknowledgement.in_flight[index].frames).unwrap()).unwrap();
     assert_eq!(read(0), [frame(1)]);
     assert_eq!(read(1), [frame(2), frame(3)]);

@@ -215,6 +215,7 @@ fn store_in_flight(
         output: origin.output,
         input: origin.input,
         sender: origin.sender,
+        exchange: Some(origin.exchange.to_string()),
         groups: piece.groups.map(|groups| (groups.start, groups.end)),
         rows: piece.frames.iter().map(|frame| frame.rows_len() as u64).sum(),
         frames,

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::task::JoinSet;
 use weir_channel::Frame;
+use weir_protocol::panics::{bug, caught_async};
 use weir_protocol::{PeerMessage, encode};
 use weir_transport::{ChannelHeader, ChannelWriter, ControlSender, Data, TransportError};
 
@@ -17,7 +18,9 @@ use crate::network::Outbound;
 /// Serves all channels of an execution to one worker until all have ended, or tells that the worker is lost.
 pub(super) async fn serve(ends: Arc<Ends>, links: Arc<Links>, outbound: Vec<Outbound>) {
     let Some(to) = outbound.first().map(|outbound| outbound.to.clone()) else { return };
-    if let Err(reason) = send_all(&ends, &links, outbound).await {
+    let sent = caught_async(send_all(&ends, &links, outbound)).await;
+    // Nobody waits for this task, and a channel that nobody writes to would look like one whose sender has nothing to say.
+    if let Err(reason) = sent.unwrap_or_else(|panic| Err(bug("what sends to it", &panic))) {
         ends.lose(&to.worker, reason);
     }
 }

@@ -1,0 +1,299 @@
+//! s133: a worker that has gone bad fails its own tasks, and nothing else.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use weir_model::{Attempt, CheckpointId, Digest, TaskId};
+use weir_protocol::api::{ClusterApi, JobState};
+use weir_protocol::{
+    Acknowledgement, Command, ComponentPin, Execution, Failure, FailureKind, InFlightState, InstanceAcknowledgement, JobSpec,
+    Placement, Prepare, Report, SinkAcknowledgement, SourceAcknowledgement, TaskProgress, VertexCounts, WorkerAddress,
+    WorkerProgress,
+};
+use weir_storage::{InstanceState, Segment, StoredFile};
+
+use super::super::gate::{Gate, Objection, Part};
+use super::fakes::{
+    FakeWorker, World, acknowledged, job, kinds, one_with_a_job, two_with_a_job, until, value_of, wait_event, wait_state,
+};
+
+fn failure(kind: FailureKind) -> Failure {
+    Failure { kind, uid: None, reason: "so it says".to_owned() }
+}
+
+/// Everything that a worker can say of a task and a checkpoint.
+fn about(execution: &Execution, task: TaskId, checkpoint: CheckpointId) -> Vec<Report> {
+    let (execution, reason) = (execution.clone(), "so it says".to_owned());
+    vec![
+        acknowledged(&execution, task, checkpoint),
+        Report::PersistFailed { execution: execution.clone(), task, checkpoint, reason: reason.clone() },
+        Report::Declined { execution: execution.clone(), task, checkpoint, subsumed_by: None, reason },
+        Report::Finished { execution: execution.clone(), task },
+        Report::Committed { execution, task, checkpoint },
+    ]
+}
+
+#[test]
+fn s133_a_worker_is_heard_for_its_own_tasks_only() {
+    let world = World::new();
+    let cluster = world.open();
+    let (a, b) = two_with_a_job(&cluster, 4);
+    wait_state(&cluster, "j", JobState::Running);
+    let mut c = FakeWorker::new("c", 3);
+    c.join(&cluster);
+    cluster.submit(job("other", 2)).unwrap();
+    wait_state(&cluster, "other", JobState::Running);
+    let (execution, of_a) = a.part_of("j");
+    let first = CheckpointId(1);
+    until("a checkpoint has begun", || a.was_told("Trigger").then_some(()));
+
+    // One that has no part in the job.
+    let mut said = about(&execution, of_a[0], first);
+    said.push(Report::Failed { execution: execution.clone(), failure: failure(FailureKind::Permanent) });
+    said.push(Report::Ended { execution: execution.clone(), progress: Box::default() });
+    said.push(Report::Opened { execution: execution.clone(), templates: Vec::new() });
+    let by_c = said.len();
+    said.into_iter().for_each(|report| c.report(&cluster, report));
+    // One that has, of tasks that are another's or that there are not.
+    let mut by_b = 0;
+    for task in [of_a[0], of_a[1], TaskId(4), TaskId(u32::MAX)] {
+        for report in about(&execution, task, first) {
+            b.report(&cluster, report);
+            by_b += 1;
+        }
+    }
+    // And of its own, with numbers that cannot be.
+    let own = b.part_of("j").1[0];
+    for report in about(&execution, own, CheckpointId(u64::MAX / 1_000)) {
+        if !matches!(report, Report::Finished { .. }) {
+            b.report(&cluster, report);
+            by_b += 1;
+        }
+    }
+    world.pass(&cluster, 50);
+    let refused = |name: &str| cluster.workers().iter().find(|worker| worker.name == name).unwrap().reports_refused;
+    assert_eq!((refused("a"), refused("b"), refused("c")), (0, by_b, by_c as u64));
+    wait_event(&cluster, "j", 0, "report-refused");
+    assert_eq!(kinds(&cluster, "j").iter().filter(|kind| *kind == "report-refused").count(), 2, "one of each worker");
+
+    // The job goes on as if nothing had been said: each task commits its own.
+    let before = a.commits().len();
+    until("more is committed", || (a.commits().len() > before + 4).then_some(()));
+    for (task, value) in a.commits().into_iter().chain(b.commits()) {
+        assert_eq!(value, value_of(task, CheckpointId(value / 100)));
+    }
+    let status = cluster.job("j").unwrap().status;
+    assert_eq!((status.state, status.attempt), (JobState::Running, 1));
+    assert_eq!(cluster.job("other").unwrap().status.attempt, 1);
+}
+
+#[test]
+fn s133_nobody_completes_a_checkpoint_for_another() {
+    let world = World::new();
+    let cluster = world.open();
+    let (a, b) = two_with_a_job(&cluster, 4);
+    wait_state(&cluster, "j", JobState::Running);
+    a.mute.store(true, std::sync::atomic::Ordering::SeqCst);
+    // The newest that b was told of waits for a.
+    let number = until("a checkpoint waits", || {
+        let newest = world.storage("j").checkpoints().unwrap().first().map_or(0, |id| id.0);
+        b.was_told(&format!("checkpoint: CheckpointId({}), stop", newest + 1)).then_some(newest + 1)
+    });
+    let (execution, _) = a.part_of("j");
+    for task in 0..4 {
+        b.report(&cluster, acknowledged(&execution, TaskId(task), CheckpointId(number)));
+    }
+    a.mute.store(false, std::sync::atomic::Ordering::SeqCst);
+    // What follows is handled after it, and a manifest that was begun is written before the next attempt chooses one.
+    b.report(&cluster, Report::Failed { execution, failure: failure(FailureKind::Transient) });
+    let restarting = wait_event(&cluster, "j", 0, "restarting");
+    let running = wait_event(&cluster, "j", restarting.number, "running").message;
+    let from: u64 = running.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default();
+    assert!(from < number, "checkpoint {number} has no state of a's tasks: {running}");
+}
+
+#[test]
+fn s133_who_comes_back_with_what_is_not_its_own_is_not_taken_over() {
+    for bad in 0..3 {
+        let world = World::new();
+        let cluster = world.open();
+        let mut a = one_with_a_job(&cluster, 2);
+        wait_state(&cluster, "j", JobState::Running);
+        a.abandon();
+        cluster.leave();
+        drop(cluster);
+        let cluster = world.open();
+        let mut register = a.register();
+        let running = register.running.iter_mut().find(|running| running.execution.job == "j").unwrap();
+        match bad {
+            0 => running.finished = vec![TaskId(u32::MAX)],
+            1 => running.last_checkpoint = CheckpointId(u64::MAX),
+            _ => running.committed = vec![(TaskId(0), CheckpointId(u64::MAX))],
+        }
+        a.join_as(&cluster, register);
+        wait_event(&cluster, "j", 0, "not-taken-over");
+        until(&format!("case {bad} begins anew"), || {
+            let status = cluster.job("j").unwrap().status;
+            ((status.attempt, status.state) == (2, JobState::Running)).then_some(())
+        });
+        let mut register = a.register();
+        register.data_address = "x".repeat(10_000);
+        let mut other = FakeWorker::new("other", 9);
+        assert!(matches!(other.join_as(&cluster, register), Command::Refused { .. }));
+    }
+}
+
+const KEYED: &str = "[job]\nname = \"j\"\nparallelism = 2\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[operator]]\nid = \"op\"\n\
+                     component = \"op@1.0.0\"\ninput = { from = \"in\", exchange = \"hash\" }\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
+
+/// Tasks 0 and 1 read, 2 and 3 run operator and sink; a has the first of each, b the second.
+fn keyed() -> (Gate, Execution) {
+    let execution = Execution { job: "j".to_owned(), attempt: Attempt(3) };
+    let pin = ComponentPin { digest: Digest([7; 32]), name: "op@1.0.0".to_owned() };
+    let spec = JobSpec {
+        file: "j.toml".to_owned(),
+        text: KEYED.to_owned(),
+        overrides: Vec::new(),
+        environment: BTreeMap::new(),
+        job_dir: "/jobs".to_owned(),
+        dead_letters: "/dead".to_owned(),
+        components: [("op@1.0.0".to_owned(), pin)].into(),
+    };
+    let address = |worker: &str| WorkerAddress { worker: worker.to_owned(), address: String::new() };
+    let tasks = weir_plan::Topology::new(&spec.load().unwrap()).tasks() as u32;
+    let prepare = Prepare {
+        execution: execution.clone(),
+        spec,
+        placement: Placement { workers: vec![address("a"), address("b")], tasks: (0..tasks).map(|task| task % 2).collect() },
+        storage: "memory:".to_owned(),
+        restore: None,
+        first_checkpoint: CheckpointId(5),
+        edges_apart: Vec::new(),
+        retract_after: None,
+    };
+    let mut gate = Gate::default();
+    gate.listen(Part::of(&prepare).unwrap());
+    let begun = Command::Trigger { execution: execution.clone(), checkpoint: CheckpointId(6), stop: false, unaligned: false };
+    gate.tells(&begun);
+    (gate, execution)
+}
+
+fn segment() -> Segment {
+    Segment { file: "3-6-2-0".to_owned(), offset: 0, length: 1, checksum: String::new() }
+}
+
+/// What worker a may say of task 2.
+fn good() -> Acknowledgement {
+    let state = InstanceState { chain: vec![segment()], watermark: 0, finished: false };
+    let in_flight = InFlightState {
+        from: "in".to_owned(),
+        output: Some(0),
+        input: 0,
+        sender: 1,
+        exchange: Some("hash".to_owned()),
+        groups: None,
+        rows: 1,
+        frames: segment(),
+    };
+    Acknowledgement {
+        task: TaskId(2),
+        checkpoint: CheckpointId(6),
+        finished: false,
+        watermarks: vec![0, 0],
+        source: None,
+        instances: vec![InstanceAcknowledgement { uid: "op".to_owned(), name: "g3".to_owned(), state }],
+        sinks: vec![SinkAcknowledgement { uid: "out".to_owned(), committables: Vec::new() }],
+        in_flight: vec![in_flight],
+        file: Some(StoredFile { name: "3-6-2-0".to_owned(), bytes: 1 }),
+        captured_bytes: 1,
+        merged_bytes: 0,
+        in_flight_bytes: 0,
+    }
+}
+
+#[test]
+fn s133_every_number_of_an_acknowledgement_is_checked() {
+    let say = |gate: &mut Gate, execution: &Execution, said: Acknowledgement| {
+        gate.check("a", &mut Report::Acknowledged { execution: execution.clone(), acknowledgement: Box::new(said) })
+    };
+    let (mut gate, execution) = keyed();
+    assert_eq!(say(&mut gate, &execution, good()), Ok(()));
+    assert!(say(&mut gate, &execution, good()).is_err(), "once is enough");
+    type Edit = fn(&mut Acknowledgement);
+    let edits: [(&str, Edit); 21] = [
+        ("another's task", |said| said.task = TaskId(3)),
+        ("no task", |said| said.task = TaskId(u32::MAX)),
+        ("a checkpoint that has not begun", |said| said.checkpoint = CheckpointId(7)),
+        ("no operator of the task", |said| said.instances[0].uid = "in".to_owned()),
+        ("another's key group", |said| said.instances[0].name = "g127".to_owned()),
+        ("no key group", |said| said.instances[0].name = "g40000".to_owned()),
+        ("another's instance", |said| said.instances[0].name = "s1".to_owned()),
+        ("an instance twice", |said| said.instances.push(said.instances[0].clone())),
+        ("no sink", |said| said.sinks[0].uid = "op".to_owned()),
+        ("a sink twice", |said| said.sinks.push(said.sinks[0].clone())),
+        ("a source that is none", |said| {
+            said.source = Some(SourceAcknowledgement { splits: [("x".to_owned(), json!(1))].into(), event_time_max: 0 });
+        }),
+        ("channels that are not", |said| said.watermarks = vec![0; 3]),
+        ("an edge that is not", |said| said.in_flight[0].from = "out".to_owned()),
+        ("another exchange", |said| said.in_flight[0].exchange = Some("rebalance".to_owned())),
+        ("no exchange", |said| said.in_flight[0].exchange = None),
+        ("a sender that is not", |said| said.in_flight[0].sender = 2),
+        ("more rows than can be", |said| said.in_flight[0].rows = u64::MAX),
+        ("another task's file", |said| said.file.as_mut().unwrap().name = "3-6-3-0".to_owned()),
+        ("a way out", |said| said.file.as_mut().unwrap().name = "3-6-2-../../x".to_owned()),
+        ("a size that cannot be", |said| said.file.as_mut().unwrap().bytes = u64::MAX),
+        ("a sum that overflows", |said| said.captured_bytes = u64::MAX / 2),
+    ];
+    for (what, edit) in edits {
+        let (mut gate, execution) = keyed();
+        let mut said = good();
+        edit(&mut said);
+        assert!(matches!(say(&mut gate, &execution, said), Err(Objection::Foreign(_))), "{what}");
+    }
+}
+
+#[test]
+fn s133_counts_and_texts_are_cut_to_what_can_be() {
+    let (mut gate, execution) = keyed();
+    let task = |task: u32| TaskProgress {
+        task: TaskId(task),
+        watermark: 5,
+        busy_ns: u64::MAX,
+        backpressured_ns: 0,
+        pauses: vec![(1, u64::MAX); 5_000],
+        pause_max_ns: 0,
+        vertices: vec![VertexCounts { rows_in: u64::MAX, rows_out: 0, rows_rejected: 0 }; if task % 4 < 2 { 1 } else { 2 }],
+        finished: false,
+    };
+    let mut progress = WorkerProgress {
+        tasks: vec![task(0), task(0), task(1), task(2), task(u32::MAX)],
+        counters: [("op.n".to_owned(), u64::MAX), ("nobody.n".to_owned(), 1), ("n".to_owned(), 1)].into(),
+        sent_bytes: u64::MAX,
+        ..WorkerProgress::default()
+    };
+    assert_eq!(gate.check_progress("a", &execution, &mut progress), Ok(()));
+    assert_eq!(progress.tasks.iter().map(|task| task.task.0).collect::<Vec<_>>(), [0, 2], "its own, once");
+    assert_eq!(progress.counters.len(), 1);
+    for beat in 0..10 {
+        let counters = (0..500).map(|name| (format!("op.{beat}-{name}"), 1)).collect();
+        let mut more = WorkerProgress { counters, ..WorkerProgress::default() };
+        assert_eq!(gate.check_progress("a", &execution, &mut more), Ok(()));
+        assert!(beat < 3 || more.counters.is_empty(), "names are bounded over all heartbeats");
+    }
+    let sum = 4u64.checked_mul(progress.tasks[0].vertices[0].rows_in.max(progress.sent_bytes));
+    assert!(sum.is_some() && progress.tasks[0].pauses.len() <= 1_024, "all workers together do not overflow");
+    assert!(gate.check_progress("nobody", &execution, &mut progress).is_err());
+
+    let reason = "é".repeat(1 << 20);
+    let mut report = Report::Failed {
+        execution: execution.clone(),
+        failure: Failure { kind: FailureKind::Permanent, uid: Some("nobody".to_owned()), reason },
+    };
+    assert_eq!(gate.check("a", &mut report), Ok(()));
+    let Report::Failed { failure, .. } = report else { unreachable!() };
+    assert!(failure.reason.len() < 17 << 10 && failure.reason.ends_with("(cut)") && failure.uid.is_none());
+    let over = Execution { attempt: Attempt(2), ..execution };
+    assert_eq!(gate.check("a", &mut Report::Built { execution: over }), Err(Objection::Over), "no worker's fault");
+    assert!(gate.needs("b", Digest([7; 32])) && !gate.needs("b", Digest([8; 32])) && !gate.needs("c", Digest([7; 32])));
+}

@@ -1,0 +1,140 @@
+//! What a job file may change between two runs where rows are in flight.
+
+use std::collections::BTreeMap;
+
+use weir_model::{Attempt, CheckpointId};
+use weir_plan::Topology;
+use weir_protocol::manifest::{Header, assemble};
+use weir_protocol::{Acknowledgement, InstanceAcknowledgement, JobSpec};
+use weir_storage::{InFlightState, InstanceState, Manifest, ManifestKind, Segment};
+
+use super::super::restore::Wanted;
+
+const OPERATOR: &str = "\
+    [job]\nname = \"j\"\nparallelism = 2\nkey_groups = 8\n\
+    [[source]]\nid = \"a\"\nconnector = \"generator\"\n\
+    [[source]]\nid = \"b\"\nconnector = \"generator\"\n\
+    [[operator]]\nid = \"op\"\ncomponent = { path = \"op\" }\n";
+const SINK: &str = "[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
+
+fn spec(inputs: &str) -> JobSpec {
+    JobSpec {
+        file: "j.toml".to_owned(),
+        text: format!("{OPERATOR}{inputs}\n{SINK}"),
+        overrides: Vec::new(),
+        environment: BTreeMap::new(),
+        job_dir: "/".to_owned(),
+        dead_letters: "/dead".to_owned(),
+        components: BTreeMap::new(),
+    }
+}
+
+/// A checkpoint of the job with these inputs, in which rows are in flight from `from` to `op`.
+fn checkpoint(inputs: &str, from: &str, input: u32, exchange: Option<&str>, instance: &str) -> Manifest {
+    let spec = spec(inputs);
+    let job = spec.load().unwrap();
+    let topology = Topology::new(&job);
+    let chain = topology.chain_of(job.vertex("op").unwrap());
+    let frames = Segment { file: "f".to_owned(), offset: 0, length: 1, checksum: String::new() };
+    let in_flight = InFlightState {
+        from: from.to_owned(),
+        output: Some(0),
+        input,
+        sender: 0,
+        exchange: exchange.map(str::to_owned),
+        groups: None,
+        rows: 5,
+        frames,
+    };
+    let state = InstanceState { chain: Vec::new(), watermark: 0, finished: false };
+    let acknowledgement = Acknowledgement {
+        task: topology.task(chain, 0),
+        checkpoint: CheckpointId(7),
+        finished: false,
+        watermarks: Vec::new(),
+        source: None,
+        instances: vec![InstanceAcknowledgement { uid: "op".to_owned(), name: instance.to_owned(), state }],
+        sinks: Vec::new(),
+        in_flight: vec![in_flight],
+        file: None,
+        captured_bytes: 0,
+        merged_bytes: 0,
+        in_flight_bytes: 1,
+    };
+    let header = Header {
+        attempt: Attempt(1),
+        checkpoint: CheckpointId(7),
+        kind: ManifestKind::Checkpoint,
+        triggered_at_ms: 1,
+        completed_at_ms: 2,
+    };
+    assemble(&spec, &job, &topology, &BTreeMap::new(), &header, &[acknowledgement])
+}
+
+/// What is said to the job with these inputs going on from there.
+fn resume(manifest: &Manifest, inputs: &str, allow_dropped_state: bool) -> Result<(), String> {
+    let spec = spec(inputs);
+    let job = spec.load().unwrap();
+    Wanted { spec: &spec, job: &job, allow_dropped_state }.check_fits(manifest).map_err(|error| error.to_string())
+}
+
+const BOTH: &str = "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"broadcast\" }]";
+
+#[test]
+fn s83_what_would_divide_rows_in_flight_by_another_rule_is_refused_with_the_edge_named() {
+    let by_hash = checkpoint(BOTH, "a", 0, Some("hash"), "g0");
+    let by_broadcast = checkpoint(BOTH, "b", 1, Some("broadcast"), "g0");
+    let changed = [
+        (
+            &by_hash,
+            "inputs = [{ from = \"a\", exchange = \"rebalance\" }, { from = \"b\", exchange = \"broadcast\" }]",
+            "`a` to `op` by exchange \"hash\"",
+        ),
+        (
+            &by_hash,
+            "inputs = [{ from = \"b\", exchange = \"broadcast\" }, { from = \"a\", exchange = \"hash\" }]",
+            "`a` to `op`, and the job file no longer has that edge",
+        ),
+        (
+            &by_hash,
+            "inputs = [{ from = \"a\", exchange = \"broadcast\" }]",
+            "`a` to `op` by exchange \"hash\", and the job file now says \"broadcast\"",
+        ),
+        (
+            &by_broadcast,
+            "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"hash\" }]",
+            "`b` to `op` by exchange \"broadcast\"",
+        ),
+        (
+            &by_broadcast,
+            "inputs = [{ from = \"a\", exchange = \"hash\" }]",
+            "`b` to `op`, and the job file no longer has that edge",
+        ),
+        // The edge is as it was, but the operator has another number of instances, each of which gets every row.
+        (
+            &by_broadcast,
+            "inputs = [{ from = \"a\", exchange = \"broadcast\" }, { from = \"b\", exchange = \"broadcast\" }]",
+            "`b` to `op` by exchange \"broadcast\", to each key group of it",
+        ),
+    ];
+    for (manifest, inputs, said) in changed {
+        let refused = resume(manifest, inputs, false).unwrap_err();
+        assert!(refused.contains("cannot resume from checkpoint 7: 5 rows were on their way from"), "{refused}");
+        assert!(refused.contains(said), "{inputs}: {refused}");
+        assert_eq!(resume(manifest, inputs, true), Ok(()), "whoever gives the rows up may go on");
+    }
+    for manifest in [&by_hash, &by_broadcast] {
+        assert_eq!(resume(manifest, BOTH, false), Ok(()));
+    }
+}
+
+#[test]
+fn s83_rows_in_flight_of_a_format_that_does_not_say_how_they_were_divided_are_refused() {
+    let older = checkpoint(BOTH, "a", 0, None, "g0");
+    let refused = resume(&older, BOTH, false).unwrap_err();
+    assert!(refused.contains("`a` to `op`, and the version of weir that took the checkpoint has not recorded"), "{refused}");
+    assert!(refused.contains("with that version, let the job run with unaligned_after = \"never\" and stop it"), "{refused}");
+    let mut nothing_in_flight = older;
+    nothing_in_flight.operators.values_mut().flat_map(|of| &mut of.subtasks).for_each(|of| of.in_flight.clear());
+    assert_eq!(resume(&nothing_in_flight, BOTH, false), Ok(()), "anything else of that format is read");
+}
