@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
-use weir_model::{Batch, BatchRef, OperatorUid};
+use weir_model::{Batch, BatchRef, OperatorUid, limits};
 use weir_sandbox::Rejection;
 
 use crate::TaskError;
 
 /// One dead letter a rejection. Time and key are the row's; the value is a JSON object: `operator`, `component`, `input`,
-/// `reason`, and `value` (text) or `value_hex` (where the bytes are no text).
+/// `reason`, and `value` (text) or `value_hex` (where the bytes are no text). A row is no longer than a letter may be, but
+/// escapes can make it so: then the letter has the beginning, and `value_bytes` says how long the value was.
 pub(crate) fn rows(uid: &OperatorUid, component: &str, input: u32, rows: BatchRef<'_>, rejections: &[Rejection]) -> Batch {
     let mut letters = Batch::default();
     for rejection in rejections {
@@ -20,13 +21,40 @@ pub(crate) fn rows(uid: &OperatorUid, component: &str, input: u32, rows: BatchRe
         letter.insert("input".into(), Value::from(input));
         letter.insert("reason".into(), Value::from(rejection.reason.as_str()));
         let value = rows.values.get(row);
-        match std::str::from_utf8(value) {
-            Ok(text) => letter.insert("value".into(), Value::from(text)),
-            Err(_) => letter.insert("value_hex".into(), Value::from(hex(value))),
-        };
-        letters.push(rows.timestamps[row], rows.keys.get(row), Value::Object(letter).to_string().as_bytes());
+        insert_value(&mut letter, value);
+        let mut text = Value::Object(letter).to_string();
+        if text.len() > limits::VALUE_BYTES_MAX {
+            text = cut(&text, value);
+        }
+        letters.push(rows.timestamps[row], rows.keys.get(row), text.as_bytes());
     }
     letters
+}
+
+/// Bytes of a value whose letter would be too long. However they are escaped, at most six for one, a letter has room for them.
+const CUT_BYTES: usize = limits::VALUE_BYTES_MAX / 8;
+
+fn insert_value(letter: &mut Map<String, Value>, value: &[u8]) {
+    match std::str::from_utf8(value) {
+        Ok(text) => letter.insert("value".into(), Value::from(text)),
+        Err(_) => letter.insert("value_hex".into(), Value::from(hex(value))),
+    };
+}
+
+/// The letter `text` again, with the beginning of its value. A channel would refuse the whole, which would end the job.
+#[cold]
+fn cut(text: &str, value: &[u8]) -> String {
+    // It was written from a map just now.
+    let mut letter: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+    letter.remove("value");
+    letter.remove("value_hex");
+    letter.insert("value_bytes".into(), Value::from(value.len()));
+    let end = match std::str::from_utf8(value) {
+        Ok(text) => text.floor_char_boundary(CUT_BYTES),
+        Err(_) => CUT_BYTES.min(value.len()),
+    };
+    insert_value(&mut letter, &value[..end]);
+    Value::Object(letter).to_string()
 }
 
 /// The failure of a job that does not put rejected rows aside.
@@ -67,5 +95,33 @@ mod tests {
         assert_eq!(first["reason"], "bad");
         let second: Value = serde_json::from_slice(found[1].2).unwrap();
         assert_eq!(second["value_hex"], "ff01");
+    }
+
+    /// A channel carries no value that is longer, so such a letter would end the job for a row that a stranger wrote.
+    #[test]
+    fn a_letter_is_never_longer_than_a_value_may_be() {
+        let mut batch = Batch::default();
+        let max = limits::VALUE_BYTES_MAX;
+        batch.push(1, b"a", "\u{1}".repeat(max).as_bytes());
+        batch.push(2, b"b", &vec![0xff; max]);
+        batch.push(3, b"c", "ü".repeat(max / 2).as_bytes());
+        batch.push(4, b"d", &vec![b'x'; max - 1_000]);
+        let rejections = [0, 1, 2, 3].map(|row| Rejection { row, reason: "ü\"\n\u{1}".repeat(204) });
+        let letters = rows(&"parse".into(), "parse@1.0.0", 0, batch.view(), &rejections);
+        for (index, (_, _, letter)) in letters.rows().enumerate() {
+            assert!(letter.len() <= max, "{}", letter.len());
+            let letter: Value = serde_json::from_slice(letter).unwrap();
+            assert_eq!(letter["reason"], rejections[index].reason);
+            let value = letter["value"].as_str().map(str::to_owned).unwrap_or_default();
+            match index {
+                0 => assert_eq!((value.len(), &letter["value_bytes"]), (CUT_BYTES, &max.into())),
+                1 => assert_eq!(letter["value_hex"].as_str().map(str::len), Some(2 * CUT_BYTES)),
+                2 => assert_eq!((value.len(), &letter["value_bytes"]), (CUT_BYTES, &max.into())),
+                _ => assert_eq!((value.len(), &letter["value_bytes"]), (CUT_BYTES, &(max - 1_000).into())),
+            }
+        }
+        let short = rows(&"parse".into(), "parse@1.0.0", 0, batch.view(), &[Rejection { row: 3, reason: "x".into() }]);
+        let short: Value = serde_json::from_slice(short.rows().next().unwrap().2).unwrap();
+        assert_eq!((short["value"].as_str().map(str::len), short.get("value_bytes")), (Some(max - 1_000), None));
     }
 }
