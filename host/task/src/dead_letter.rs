@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
+use weir_connectors::bytes_as_json;
 use weir_model::{Batch, BatchRef, OperatorUid, limits};
 use weir_sandbox::Rejection;
 
 use crate::TaskError;
 
 /// One dead letter a rejection. Time and key are the row's; the value is a JSON object: `operator`, `component`, `input`,
-/// `reason`, and `value` (text) or `value_hex` (where the bytes are no text). A row is no longer than a letter may be, but
+/// `reason`, and `value`, written as sinks write bytes ([`bytes_as_json`]). A row is no longer than a letter may be, but
 /// escapes can make it so: then the letter has the beginning, and `value_bytes` says how long the value was.
 pub(crate) fn rows(uid: &OperatorUid, component: &str, input: u32, rows: BatchRef<'_>, rejections: &[Rejection]) -> Batch {
     let mut letters = Batch::default();
@@ -21,7 +22,7 @@ pub(crate) fn rows(uid: &OperatorUid, component: &str, input: u32, rows: BatchRe
         letter.insert("input".into(), Value::from(input));
         letter.insert("reason".into(), Value::from(rejection.reason.as_str()));
         let value = rows.values.get(row);
-        insert_value(&mut letter, value);
+        letter.insert("value".into(), bytes_as_json(value));
         let mut text = Value::Object(letter).to_string();
         if text.len() > limits::VALUE_BYTES_MAX {
             text = cut(&text, value);
@@ -34,26 +35,17 @@ pub(crate) fn rows(uid: &OperatorUid, component: &str, input: u32, rows: BatchRe
 /// Bytes of a value whose letter would be too long. However they are escaped, at most six for one, a letter has room for them.
 const CUT_BYTES: usize = limits::VALUE_BYTES_MAX / 8;
 
-fn insert_value(letter: &mut Map<String, Value>, value: &[u8]) {
-    match std::str::from_utf8(value) {
-        Ok(text) => letter.insert("value".into(), Value::from(text)),
-        Err(_) => letter.insert("value_hex".into(), Value::from(hex(value))),
-    };
-}
-
 /// The letter `text` again, with the beginning of its value. A channel would refuse the whole, which would end the job.
 #[cold]
 fn cut(text: &str, value: &[u8]) -> String {
     // It was written from a map just now.
     let mut letter: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
-    letter.remove("value");
-    letter.remove("value_hex");
     letter.insert("value_bytes".into(), Value::from(value.len()));
     let end = match std::str::from_utf8(value) {
         Ok(text) => text.floor_char_boundary(CUT_BYTES),
         Err(_) => CUT_BYTES.min(value.len()),
     };
-    insert_value(&mut letter, &value[..end]);
+    letter.insert("value".into(), bytes_as_json(&value[..end]));
     Value::Object(letter).to_string()
 }
 
@@ -70,10 +62,6 @@ pub(crate) fn failure(uid: &OperatorUid, rows: BatchRef<'_>, rejection: &Rejecti
         key: text(rows.keys.get(row)),
         value: text(rows.values.get(row)),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -94,7 +82,7 @@ mod tests {
         assert_eq!(first["value"], "not \"json\"");
         assert_eq!(first["reason"], "bad");
         let second: Value = serde_json::from_slice(found[1].2).unwrap();
-        assert_eq!(second["value_hex"], "ff01");
+        assert_eq!(second["value"], serde_json::json!({"base64": "/wE="}));
     }
 
     /// A channel carries no value that is longer, so such a letter would end the job for a row that a stranger wrote.
@@ -115,7 +103,7 @@ mod tests {
             let value = letter["value"].as_str().map(str::to_owned).unwrap_or_default();
             match index {
                 0 => assert_eq!((value.len(), &letter["value_bytes"]), (CUT_BYTES, &max.into())),
-                1 => assert_eq!(letter["value_hex"].as_str().map(str::len), Some(2 * CUT_BYTES)),
+                1 => assert_eq!(letter["value"]["base64"].as_str().map(str::len), Some(CUT_BYTES.div_ceil(3) * 4)),
                 2 => assert_eq!((value.len(), &letter["value_bytes"]), (CUT_BYTES, &max.into())),
                 _ => assert_eq!((value.len(), &letter["value_bytes"]), (CUT_BYTES, &(max - 1_000).into())),
             }

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 use weir_model::{BatchRef, Timestamp};
 
 use crate::SettingError;
@@ -83,39 +85,22 @@ fn one_line(json: &str) -> Cow<'_, [u8]> {
 }
 
 fn write_string(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    let mut plain = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.extend_from_slice(&text.as_bytes()[plain..at]);
-        plain = at + 1;
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-        }
-    }
-    out.extend_from_slice(&text.as_bytes()[plain..]);
-    out.push(b'"');
+    // Cannot fail: a text is JSON, and memory takes it.
+    let _ = serde_json::to_writer(out, text);
 }
 
-/// RFC 4648, with padding.
 fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     out.extend_from_slice(b"{\"base64\":\"");
-    for chunk in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let is_padding = digit > chunk.len();
-            out.push(if is_padding { b'=' } else { DIGITS[(bits >> (18 - 6 * digit)) as usize & 63] });
-        }
-    }
+    out.extend_from_slice(BASE64_STANDARD.encode(bytes).as_bytes());
     out.extend_from_slice(b"\"}");
+}
+
+/// Bytes as JSON, wherever they stand in output: text as a string, anything else as `{"base64":"..."}`.
+pub fn bytes_as_json(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Value::from(text),
+        Err(_) => json!({"base64": BASE64_STANDARD.encode(bytes)}),
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +109,6 @@ mod tests {
 
     use super::*;
     use proptest::prelude::*;
-    use serde_json::Value;
     use weir_model::Batch;
 
     fn line(format: Format, time: Timestamp, key: &[u8], value: &[u8]) -> String {
@@ -151,14 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn base64_agrees_with_rfc_4648() {
-        for (bytes, text) in
-            [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="), ("foobar", "Zm9vYmFy")]
-        {
-            let mut out = Vec::new();
-            write_base64(bytes.as_bytes(), &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), format!("{{\"base64\":\"{text}\"}}"));
+    fn bytes_are_written_alike_wherever_they_stand() {
+        for bytes in [&b"f\xff"[..], b"\xfffoo", b"plain \"text\"\x7f\x08"] {
+            let row: Value = serde_json::from_str(&line(Format::Json, 0, bytes, b"v")).unwrap();
+            assert_eq!(row["key"], bytes_as_json(bytes));
         }
+        assert_eq!(bytes_as_json(b"f\xff"), json!({"base64": "Zv8="}));
     }
 
     #[test]

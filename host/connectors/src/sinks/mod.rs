@@ -7,5 +7,6 @@ mod stdout;
 
 pub(crate) use blackhole::BlackholeFactory;
 pub(crate) use files::FileSinkFactory;
+pub use format::bytes_as_json;
 pub(crate) use stdout::StdoutFactory;
 pub use stdout::{stdout_is_closed, stdout_waits_for};

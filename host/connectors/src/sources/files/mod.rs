@@ -16,6 +16,8 @@
 
 mod bounded;
 mod discover;
+#[cfg(test)]
+mod folder_tests;
 mod follow;
 mod gzip;
 mod input;
