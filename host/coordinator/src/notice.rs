@@ -101,6 +101,11 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// Rows do not go the normal way, in a way that somebody should know of. Once for each vertex and kind of them.
+    OddRows {
+        /// Which, how many, the first of them and the likely setting.
+        message: String,
+    },
     /// Sources have stopped; the last checkpoint is being taken.
     Stopping,
 }

@@ -206,8 +206,16 @@ impl Trap {
             (refusal.kind, refusal.message.clone())
         } else if let Some(&trap) = error.downcast_ref::<wasmtime::Trap>() {
             match kind_of(trap) {
-                TrapKind::Deadline => {
-                    (TrapKind::Deadline, format!("the call took longer than its deadline of {} ms", deadline.as_millis()))
+                TrapKind::Deadline => (
+                    TrapKind::Deadline,
+                    format!(
+                        "the call took longer than its deadline of {} ms (`limits.call` of the operator)",
+                        deadline.as_millis()
+                    ),
+                ),
+                TrapKind::Stack => {
+                    let max = limits::GUEST_STACK_BYTES_MAX;
+                    (TrapKind::Stack, format!("call stack exhausted: calls nest deeper than the {max} bytes that a stack has"))
                 }
                 kind => (kind, error.root_cause().to_string().trim_start_matches("wasm trap: ").to_string()),
             }
@@ -232,6 +240,22 @@ impl Trap {
             }
         }
         Trap { kind, message }
+    }
+
+    /// The same with the limit that the guest had met before it gave up, if it had met one: that is why.
+    pub(crate) fn after(self, met: Option<String>) -> Trap {
+        match met {
+            Some(met) => Trap { kind: TrapKind::Limit, message: format!("{met}; then: {}", self.message) },
+            None => self,
+        }
+    }
+
+    /// The same with the number of rows that the call had, where that may be why.
+    pub(crate) fn with_rows(mut self, rows: usize) -> Trap {
+        if self.kind == TrapKind::Deadline {
+            self.message = format!("{}; the call had {rows} rows", self.message);
+        }
+        self
     }
 }
 

@@ -89,6 +89,7 @@ impl Guest {
     #[inline]
     pub(crate) fn begin(&mut self, phase: Phase) {
         self.phase = phase;
+        self.limiter.begin();
         self.sent_bytes = 0;
         self.sent_batches = 0;
     }

@@ -100,6 +100,10 @@ impl Instance {
                 }
                 None => Ok((result,)),
             }
+        });
+        let rejected = rejected.map_err(|error| match error {
+            CallError::Trapped(trap) => CallError::Trapped(trap.with_rows(rows.len())),
+            error => error,
         })?;
         if rejected.is_empty() {
             return Ok(Vec::new());
@@ -176,9 +180,14 @@ impl Instance {
         self.store.set_epoch_deadline(self.deadline_epochs);
         match call(&self.exports, &mut self.store) {
             Ok((Ok(value),)) => Ok(value),
-            Ok((Err(reason),)) => Err(CallError::Failed(cut(&reason, limits::REASON_BYTES_MAX).to_string())),
+            Ok((Err(reason),)) => {
+                let reason = cut(&reason, limits::REASON_BYTES_MAX);
+                let met = self.store.data().limiter.met().map(|met| format!("; {met}")).unwrap_or_default();
+                Err(CallError::Failed(format!("{reason}{met}")))
+            }
             Err(error) => {
                 let trap = Trap::of(&error, self.template.limits().call_deadline);
+                let trap = trap.after(self.store.data().limiter.met());
                 Err(self.break_with(trap))
             }
         }

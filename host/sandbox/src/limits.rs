@@ -35,11 +35,42 @@ pub(crate) struct Limiter {
     regions: Vec<Arc<Region>>,
     /// What was asked for while the instance was being made.
     starting_bytes: u64,
+    /// What was refused first since the call began.
+    refused: Option<Refused>,
+}
+
+/// Something that was not allowed to grow.
+#[derive(Clone, Copy, Debug)]
+enum Refused {
+    Memory { held: u64, wanted: u64 },
+    Table { elements: usize },
 }
 
 impl Limiter {
     pub(crate) fn new(memory_bytes_max: u64) -> Limiter {
-        Limiter { memory_bytes_max, regions: Vec::new(), starting_bytes: 0 }
+        Limiter { memory_bytes_max, regions: Vec::new(), starting_bytes: 0, refused: None }
+    }
+
+    /// A call begins: what follows is its own doing.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.refused = None;
+    }
+
+    /// Which limit the guest has met since the call began, with its use and its setting. Guests rarely say it themselves: most give up
+    /// with `unreachable` when they get no memory.
+    pub(crate) fn met(&self) -> Option<String> {
+        let max = self.memory_bytes_max;
+        self.refused.map(|refused| match refused {
+            Refused::Memory { held, wanted } => format!(
+                "it met its memory limit: it has {held} bytes and asked for {} more, of {max} that it may have; raise `limits.memory` of \
+                 the operator in the job file, or let it keep less",
+                wanted - held
+            ),
+            Refused::Table { elements } => {
+                format!("it asked for a table of {elements} elements, more than the {} that one may have", limits::TABLE_ELEMENTS_MAX)
+            }
+        })
     }
 
     pub(crate) fn memory_bytes_max(&self) -> u64 {
@@ -55,12 +86,14 @@ impl Limiter {
 
 impl wasmtime::ResourceLimiter for Limiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        if maximum.is_some_and(|maximum| desired > maximum) {
-            return Ok(false);
-        }
         let held: u64 = self.starting_bytes + self.regions.iter().map(|region| region.size() as u64).sum::<u64>();
         let wanted = held + (desired - current) as u64;
         if wanted > self.memory_bytes_max {
+            self.refused.get_or_insert(Refused::Memory { held, wanted });
+            return Ok(false);
+        }
+        // What the memory's own type forbids.
+        if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
         if self.regions.is_empty() {
@@ -70,7 +103,11 @@ impl wasmtime::ResourceLimiter for Limiter {
     }
 
     fn table_growing(&mut self, _current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(desired <= limits::TABLE_ELEMENTS_MAX && maximum.is_none_or(|maximum| desired <= maximum))
+        if desired > limits::TABLE_ELEMENTS_MAX {
+            self.refused.get_or_insert(Refused::Table { elements: desired });
+            return Ok(false);
+        }
+        Ok(maximum.is_none_or(|maximum| desired <= maximum))
     }
 
     fn instances(&self) -> usize {

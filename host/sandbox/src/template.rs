@@ -54,7 +54,12 @@ impl Component {
             ContextIn { job: &context.job, operator: &context.operator, component: &context.component, config: &context.config };
         store.data_mut().begin(Phase::Quiet);
         store.set_epoch_deadline(self.shared().deadline_epochs(limits.call_deadline));
-        let (opened,) = exports.open.call(&mut store, (context_in,)).map_err(trapped)?;
+        let opened = exports.open.call(&mut store, (context_in,));
+        let met = store.data().limiter.met();
+        let (opened,) = opened.map_err(|error| {
+            let trap = Trap::of(&error, limits.call_deadline).after(met);
+            SandboxError::Start { digest: self.digest(), trap }
+        })?;
         opened.map_err(|reason| SandboxError::Open {
             operator: context.operator.clone(),
             reason: cut(&reason, limits::REASON_BYTES_MAX).to_string(),
@@ -119,14 +124,15 @@ impl Component {
         store.limiter(|guest| &mut guest.limiter);
         store.set_epoch_deadline(self.shared().deadline_epochs(limits.call_deadline));
         let digest = self.digest();
-        let (instance, regions): (RawInstance, _) =
-            with_plan(starts, || variant.pre.instantiate(&mut store)).map_err(|error| {
-                if error.is::<wasmtime::Trap>() {
-                    SandboxError::Start { digest, trap: Trap::of(&error, limits.call_deadline) }
-                } else {
-                    SandboxError::Instantiate { digest, reason: format!("{error:#}") }
-                }
-            })?;
+        let made = with_plan(starts, || variant.pre.instantiate(&mut store));
+        let met = store.data().limiter.met();
+        let (instance, regions): (RawInstance, _) = made.map_err(|error| {
+            if error.is::<wasmtime::Trap>() {
+                SandboxError::Start { digest, trap: Trap::of(&error, limits.call_deadline).after(met) }
+            } else {
+                SandboxError::Instantiate { digest, reason: met.unwrap_or_else(|| format!("{error:#}")) }
+            }
+        })?;
         store.data_mut().limiter.watch(regions.clone());
         let exports = variant
             .exports(&mut store, &instance)

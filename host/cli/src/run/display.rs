@@ -80,6 +80,7 @@ impl Display {
             Notice::Restarting { reason, delay } => {
                 self.say(&format!("warning: {reason}; restarting from the last checkpoint in {delay:.1?}"));
             }
+            Notice::OddRows { message } => self.say(&format!("warning: {message}")),
             Notice::Stopping => {}
         }
     }

@@ -112,6 +112,7 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
             let message = format!("the parallelism cannot be changed, the job goes on as it was: {reason}");
             entry(None, Warning, kinds::RESCALE_REFUSED, message)
         }
+        Notice::OddRows { message } => entry(None, Warning, kinds::ODD_ROWS, message.clone()),
         Notice::Stopping => {
             let message = "its sources have stopped; the last checkpoint is being taken".to_owned();
             entry(JobState::Stopping, Info, kinds::STOPPING, message)

@@ -18,6 +18,8 @@ pub const CHECKPOINT: &str = "checkpoint";
 pub const CHECKPOINT_FAILED: &str = "checkpoint-failed";
 /// A checkpoint could not be restored; an older one is tried.
 pub const FELL_BACK: &str = "fell-back";
+/// Rows do not go the normal way, in a way that points to a setting or loses them. Once for each vertex and kind of them.
+pub const ODD_ROWS: &str = "odd-rows";
 /// A worker with tasks of the job is gone.
 pub const WORKER_LOST: &str = "worker-lost";
 /// A worker said something of tasks that are not its own, or that cannot be true, and was not heard with that. Said once for each

@@ -8,6 +8,7 @@ use serde_json::Value;
 use weir_checkpoint::align::DeclineReason;
 use weir_checkpoint::coordinator::{AbortReason, Action, CompletionKind, Config, Coordinator, Event};
 use weir_model::{BarrierKind, CheckpointId, TaskId};
+use weir_plan::Job;
 use weir_protocol::manifest::{Header, assemble};
 use weir_protocol::{Acknowledgement, Command, Commits, Report, WorkerId};
 use weir_storage::{JobStorage, Manifest, ManifestKind};
@@ -209,6 +210,7 @@ impl Master {
             let ended = heard.or_else(|| if is_due { self.tell(&mut driver, Event::Tick) } else { None });
             if Instant::now() >= progress_at {
                 let progress = driver.progress();
+                self.tell_of_odd_rows(&driver.deployed.job, &progress, history, false);
                 self.notice(&driver.deployed.job, &Notice::Progress(progress));
                 progress_at = Instant::now() + PROGRESS_INTERVAL;
             }
@@ -224,9 +226,17 @@ impl Master {
         for (worker, progress) in self.end(&mut driver.deployed, Some(&ended)) {
             driver.meters.hear(&worker, progress);
         }
-        history.last = Some(driver.progress());
+        let progress = driver.progress();
+        self.tell_of_odd_rows(&driver.deployed.job, &progress, history, true);
+        history.last = Some(progress);
         driver.keeper.join();
         ended
+    }
+
+    fn tell_of_odd_rows(&self, job: &Job, progress: &Progress, history: &mut History, is_last: bool) {
+        for message in history.odd.look(job, &progress.vertices, is_last) {
+            self.notice(job, &Notice::OddRows { message });
+        }
     }
 
     fn hear(&mut self, driver: &mut Driver, told: Told, history: &mut History) -> Option<Ended> {

@@ -9,6 +9,7 @@ mod deploy;
 mod drive;
 mod keeper;
 mod meters;
+mod oddities;
 mod restore;
 mod wishes;
 
@@ -148,6 +149,8 @@ struct History {
     last: Option<Box<Progress>>,
     /// Somebody has asked the job to stop.
     stopping: bool,
+    /// What was told of rows that did not go the normal way.
+    odd: oddities::Watch,
 }
 
 impl Master {

@@ -43,7 +43,10 @@ fn traps(op: u32, batch: &Batch, kind: TrapKind) -> Trap {
 #[test]
 fn s70_an_endless_loop_ends_at_its_deadline() {
     let trap = traps(op::LOOP, &rows(&[(1, 1)]), TrapKind::Deadline);
-    assert!(trap.message.contains("2000 ms"), "{trap}");
+    assert!(
+        trap.message.contains("2000 ms (`limits.call` of the operator)") && trap.message.ends_with("; the call had 1 rows"),
+        "{trap}"
+    );
 }
 
 #[test]
@@ -77,6 +80,29 @@ fn s70_memory_stops_at_the_limit_and_the_guest_is_told() {
     assert!(matches!(error, CallError::Failed(_)), "{error}");
     grow(&mut neighbour, 8);
     step(&mut instance, &[1]);
+}
+
+#[test]
+fn s80_a_guest_that_gives_up_for_lack_of_memory_is_told_with_the_limit_its_use_and_its_setting() {
+    let (template, _) = tight_template();
+    let mut instance = template.instantiate().unwrap();
+    let max = tight().memory_bytes;
+    let free = (max - instance.memory_bytes()) >> 16;
+    grow(&mut instance, free as i64);
+    // The host says no, and the guest says so itself.
+    let error = instance.process(op::GROW, rows(&[(1, 0)]).view(), &mut Vec::new()).unwrap_err().to_string();
+    let met = format!(
+        "it met its memory limit: it has {max} bytes and asked for 65536 more, of {max} that it may have; raise `limits.memory`"
+    );
+    assert!(error.contains(&met), "{error}");
+    // The next call has met no limit.
+    let error = instance.process(op::FAIL, rows(&[(1, 0)]).view(), &mut Vec::new()).unwrap_err().to_string();
+    assert!(!error.contains("memory"), "{error}");
+    // Rows for which the guest finds no room: it traps.
+    let large = rows(&vec![(1, 1); max as usize / 16]);
+    let trap = trap(&mut instance, op::ECHO, &large);
+    assert_eq!(trap.kind, TrapKind::Limit, "{trap}");
+    assert!(trap.message.contains("it met its memory limit") && trap.message.contains("unreachable"), "{trap}");
 }
 
 #[test]
