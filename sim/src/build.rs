@@ -383,7 +383,12 @@ impl World {
                     Instances::Single(subtask)
                 };
                 let kept = restored.instances.remove(&(vertex, subtask)).unwrap_or_default();
-                let work = NodeWork::Operator { factory: Arc::new(self.factory(&described.uid)), instances, restored: kept };
+                let work = NodeWork::Operator {
+                    factory: Arc::new(self.factory(&described.uid)),
+                    instances,
+                    restored: kept,
+                    after_end: weir_task::AfterEnd { event_time_max: WATERMARK_START, more: false },
+                };
                 (work, vec![targets(planned, vertex, Port::Output(0))])
             }
         };

@@ -283,7 +283,12 @@ impl World {
                 });
             }
             Command::Cancel { execution, finish } => self.cancel(worker, execution.attempt, finish),
-            Command::Refused { .. } | Command::Component { .. } | Command::NoComponent { .. } | Command::Open { .. } => {
+            // Its sources never have more after their end.
+            Command::Refused { .. }
+            | Command::Component { .. }
+            | Command::NoComponent { .. }
+            | Command::Look { .. }
+            | Command::Open { .. } => {
                 self.outside.complain(format!("worker {worker} was told {command:?}"));
             }
         }

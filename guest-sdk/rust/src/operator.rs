@@ -56,7 +56,9 @@ pub trait Operator: Sized + 'static {
         Ok(())
     }
 
-    /// Event time has reached `watermark`: no row before it is expected any more. Strictly increasing.
+    /// Event time has reached `watermark`: no row before it is expected any more. Strictly increasing, up to `Timestamp::MAX` at
+    /// the end of all inputs. If more comes after that all the same (a job that had finished is run again with more input), it
+    /// is told once more how far event time had come before the end, and goes on from there.
     ///
     /// # Errors
     /// Any error fails the job.
@@ -65,7 +67,7 @@ pub trait Operator: Sized + 'static {
         Ok(())
     }
 
-    /// All inputs have ended; the last chance to emit.
+    /// All inputs have ended; the last chance to emit. Called again at the next end if more came after this one.
     ///
     /// # Errors
     /// Any error fails the job.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use weir_coordinator::{JobError, MasterJob, Notice, Outcome, Progress};
-use weir_model::ErrorNumber;
+use weir_model::{CheckpointId, ErrorNumber};
 use weir_plan::{Job, parse_duration};
 use weir_sandbox::{Sandbox, SandboxOptions, Tracking};
 use weir_worker::{ConnectorLine, describe_connectors};
@@ -113,8 +113,8 @@ pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::
             let code = if interrupted.load(Ordering::Relaxed) { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS };
             Ok(code)
         }
-        Outcome::AlreadyFinished { checkpoint, at_ms } => {
-            lock(&view).already_finished(checkpoint, at_ms)?;
+        Outcome::AlreadyFinished { checkpoint, at_ms, looked_at } => {
+            lock(&view).already_finished(checkpoint, at_ms, &looked_at)?;
             Ok(ExitCode::SUCCESS)
         }
         Outcome::Cancelled | Outcome::Left => unreachable!("nobody asks this of a job in this process"),
@@ -217,10 +217,10 @@ impl View {
         }
     }
 
-    fn already_finished(&mut self, checkpoint: weir_model::CheckpointId, at_ms: u64) -> anyhow::Result<()> {
+    fn already_finished(&mut self, checkpoint: CheckpointId, at_ms: u64, looked_at: &[(String, String)]) -> anyhow::Result<()> {
         match self {
-            View::People(display) => display.already_finished(checkpoint, at_ms),
-            View::Programs(lines) => lines.already_finished(checkpoint, at_ms),
+            View::People(display) => display.already_finished(checkpoint, at_ms, looked_at),
+            View::Programs(lines) => lines.already_finished(checkpoint, at_ms, looked_at),
         }
     }
 }

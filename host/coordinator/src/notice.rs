@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_model::{Attempt, CheckpointId};
+use weir_model::{Attempt, CheckpointId, Timestamp};
 
 use crate::{Progress, Shortage};
 
@@ -24,6 +24,16 @@ pub enum Notice {
         attempt: Attempt,
         /// The checkpoint it goes on from.
         from: Option<CheckpointId>,
+    },
+    /// The job had finished, and goes on because there is more to read.
+    MoreInput {
+        /// Its final checkpoint.
+        checkpoint: CheckpointId,
+        /// What there is more, by source: its uid, and what it says.
+        found: Vec<(String, String)>,
+        /// The greatest event time that had been read, from which event time goes on: what the end closed stays closed. None
+        /// where nothing had been read.
+        event_time_max: Option<Timestamp>,
     },
     /// An execution goes on under a new coordinator; no task was restarted.
     TakenOver {

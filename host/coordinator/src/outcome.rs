@@ -23,12 +23,14 @@ pub enum Outcome {
     },
     /// It was ended without a last checkpoint.
     Cancelled,
-    /// It had finished before; nothing was done.
+    /// It had finished before, and its sources have nothing more; nothing was done.
     AlreadyFinished {
         /// Its final checkpoint.
         checkpoint: CheckpointId,
         /// When that was complete, in milliseconds since the Unix epoch.
         at_ms: u64,
+        /// What was looked at for more, by source: its uid, and what it says.
+        looked_at: Vec<(String, String)>,
     },
     /// The process ends; its tasks may run on, and the next coordinator takes them over.
     Left,

@@ -122,7 +122,12 @@ pub enum Command {
         /// The execution.
         execution: Execution,
     },
-    /// Instead of steps 2 to 5, where a job had finished: sinks commit what its last checkpoint holds. Answered by `Built`.
+    /// After step 1, where a job had finished: sources look whether there is more to read. Answered by `Looked`.
+    Look {
+        /// The execution.
+        execution: Execution,
+    },
+    /// Instead of steps 2 to 5, where there is nothing more: sinks commit what the last checkpoint holds. Answered by `Built`.
     Commit {
         /// The execution.
         execution: Execution,
@@ -184,6 +189,7 @@ impl Command {
             Command::Open { execution, .. }
             | Command::Restore { execution, .. }
             | Command::Build { execution }
+            | Command::Look { execution }
             | Command::Commit { execution }
             | Command::Start { execution }
             | Command::Trigger { execution, .. }

@@ -20,7 +20,7 @@ pub use job::{ComponentPin, JobSpec};
 pub use peer::PeerMessage;
 pub use progress::{Durations, TaskProgress, VertexCounts, WorkerProgress};
 pub use report::{
-    Acknowledgement, Failure, FailureKind, InFlightState, InstanceAcknowledgement, Register, Report, Running,
+    Acknowledgement, Failure, FailureKind, InFlightState, InstanceAcknowledgement, Looked, Register, Report, Running,
     SinkAcknowledgement, SourceAcknowledgement,
 };
 

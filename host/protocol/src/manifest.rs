@@ -1,9 +1,9 @@
 //! The manifest of a checkpoint from the acknowledgements of its tasks, and what a job has to know of one to go on from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use weir_model::{Attempt, CheckpointId, InstanceId, KeyGroupRange};
+use weir_model::{Attempt, CheckpointId, InstanceId, KeyGroupRange, Timestamp, WATERMARK_START};
 use weir_plan::{Edge, Job, Topology, VertexKind};
 use weir_storage::{
     ComponentState, InFlightState, InstanceState, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment, SubtaskState,
@@ -128,6 +128,18 @@ pub fn edges_apart(job: &Job, manifest: &Manifest) -> Vec<usize> {
         all.any(|one| is_between(job, edge, one) && is_divided_alike(edge, one))
     };
     (0..job.edges.len()).filter(|&edge| job.edge_is_chained(edge) && in_flight(&job.edges[edge])).collect()
+}
+
+/// The greatest event time that sources had read which a vertex gets rows of: how far event time had come for it when they
+/// ended. `WATERMARK_START` where they had read none.
+pub fn event_time_max(job: &Job, manifest: &Manifest, vertex: usize) -> Timestamp {
+    let (mut seen, mut open, mut greatest) = (BTreeSet::from([vertex]), vec![vertex], WATERMARK_START);
+    while let Some(vertex) = open.pop() {
+        let subtasks = manifest.operators.get(&job.vertices[vertex].uid).into_iter().flat_map(|state| &state.subtasks);
+        greatest = subtasks.filter_map(|subtask| subtask.source_watermark).fold(greatest, Timestamp::max);
+        open.extend(job.edges.iter().filter(|edge| edge.to == vertex).map(|edge| edge.from).filter(|&from| seen.insert(from)));
+    }
+    greatest
 }
 
 /// Instances of an operator's stored state that fall to a subtask of a vertex, by the name they have from now on.

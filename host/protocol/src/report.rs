@@ -131,6 +131,17 @@ pub struct Acknowledgement {
     pub in_flight_bytes: u64,
 }
 
+/// What a source that had ended has to read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looked {
+    /// The source.
+    pub uid: String,
+    /// Whether there is more.
+    pub more: bool,
+    /// What there is more, or else what was looked at.
+    pub what: String,
+}
+
 /// What a worker tells its coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Report {
@@ -150,6 +161,13 @@ pub enum Report {
     Prepared {
         /// The execution.
         execution: Execution,
+    },
+    /// Sources have looked whether there is more to read.
+    Looked {
+        /// The execution.
+        execution: Execution,
+        /// By source, those of which subtasks run here.
+        sources: Vec<Looked>,
     },
     /// Step 2 is done.
     Opened {
@@ -237,6 +255,7 @@ impl Report {
         match self {
             Report::Register(_) | Report::Heartbeat { .. } | Report::Need { .. } => None,
             Report::Prepared { execution }
+            | Report::Looked { execution, .. }
             | Report::Opened { execution, .. }
             | Report::Restored { execution }
             | Report::Built { execution }

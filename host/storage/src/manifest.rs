@@ -43,7 +43,7 @@ pub struct StoredFile {
 pub enum ManifestKind {
     /// The interval.
     Checkpoint,
-    /// All inputs have ended; everything is committed; there is nothing to resume.
+    /// All inputs have ended; everything is committed. A job goes on from it where its sources have more.
     Final,
     /// A person stopped the job.
     Stop,

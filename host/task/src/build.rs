@@ -14,7 +14,7 @@ use crate::TaskError;
 use crate::chain::{Chain, Node, NodeKind, OnReject, SinkNode, Target};
 use crate::clock::Clock;
 use crate::gate::Gate;
-use crate::operator::{InstanceFactory, Meters, Operator, RestoredInstance};
+use crate::operator::{AfterEnd, InstanceFactory, Meters, Operator, RestoredInstance};
 use crate::report::{Control, Outlet};
 use crate::router::Router;
 use crate::signal::Signal;
@@ -100,6 +100,8 @@ pub enum NodeWork {
         instances: Instances,
         /// Those that a checkpoint held.
         restored: Vec<RestoredInstance>,
+        /// How those of them go on that were told the end.
+        after_end: AfterEnd,
     },
     /// A sink.
     Sink(Box<dyn Sink>),
@@ -211,12 +213,12 @@ impl NodeSpec {
     fn build(self, meters: &Meters) -> Result<Node, TaskError> {
         let kind = match self.work {
             NodeWork::Sink(sink) => NodeKind::Sink(SinkNode::new(sink, meters.clock.clone())),
-            NodeWork::Operator { factory, instances, restored } => {
+            NodeWork::Operator { factory, instances, restored, after_end } => {
                 let mut operator = match instances {
                     Instances::Keyed { groups, .. } => Operator::keyed(self.uid.clone(), factory, groups, meters.clone()),
                     Instances::Single(index) => Operator::single(self.uid.clone(), factory, index, meters.clone()),
                 };
-                operator.restore(restored);
+                operator.restore(restored, after_end);
                 if matches!(instances, Instances::Single(_) | Instances::Keyed { eager: true, .. }) {
                     (0..operator.slots()).try_for_each(|slot| operator.ensure(slot))?;
                 }

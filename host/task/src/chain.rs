@@ -106,6 +106,17 @@ impl Chain {
         Chain { nodes, routers, spare: Vec::new() }
     }
 
+    /// Before anything else: operators whose input had ended and has more go on.
+    pub(crate) fn begin(&mut self) -> Result<(), TaskError> {
+        for node in 0..self.nodes.len() {
+            let NodeKind::Operator(operator) = &mut self.nodes[node].kind else { continue };
+            let mut emitted = self.spare.pop().unwrap_or_default();
+            operator.begin(&mut emitted)?;
+            self.emitted(node, emitted)?;
+        }
+        Ok(())
+    }
+
     /// Passes rows on. Their columns may be taken; the caller clears them.
     pub(crate) fn send(&mut self, targets: &[Target], rows: &mut Batch) -> Result<(), TaskError> {
         let Some((&last, others)) = targets.split_last() else { return Ok(()) };

@@ -31,7 +31,7 @@ pub use clock::{Clock, SystemClock};
 pub use error::TaskError;
 pub use gate::{Announcer, Gate, Sender};
 pub use odd_stats::OddStats;
-pub use operator::{Instance, InstanceFactory, RestoredInstance};
+pub use operator::{AfterEnd, Instance, InstanceFactory, RestoredInstance};
 pub use report::{
     CapturedState, Control, InFlight, InFlightSource, Outlet, Prepare, Report, SnapshotPart, SourceState, TaskState,
 };

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_START};
+use weir_model::{
+    BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_END, WATERMARK_START,
+};
 use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
 
 use crate::TaskError;
@@ -79,6 +81,17 @@ pub struct RestoredInstance {
     pub finished: bool,
 }
 
+/// What becomes of instances that were told the end of their inputs, if more comes all the same: a job that had finished goes
+/// on where its sources have more, and a source may have more at a resume while others never ended.
+#[derive(Clone, Copy, Debug)]
+pub struct AfterEnd {
+    /// The greatest event time that was read before the end. They are told it as the watermark, and go on from there: what the
+    /// end has closed up to it stays closed.
+    pub event_time_max: Timestamp,
+    /// More comes for certain: all of them go on before anything else. Otherwise they go on once something comes.
+    pub more: bool,
+}
+
 /// What an operator measures with.
 #[derive(Clone)]
 pub(crate) struct Meters {
@@ -123,6 +136,9 @@ pub(crate) struct Operator {
     capturing: Option<Capturing>,
     captured: Vec<Captured>,
     watermark: Timestamp,
+    after_end: AfterEnd,
+    /// Instances were told the end before the checkpoint, and have not gone on.
+    ended: bool,
     pace: Pace,
     clock: Arc<dyn Clock>,
     stats: Arc<TaskStats>,
@@ -161,6 +177,8 @@ impl Operator {
             capturing: None,
             captured: Vec::new(),
             watermark: WATERMARK_START,
+            after_end: AfterEnd { event_time_max: WATERMARK_START, more: false },
+            ended: false,
             pace: Pace::default(),
             clock: meters.clock,
             stats: meters.stats,
@@ -168,7 +186,9 @@ impl Operator {
     }
 
     /// Puts instances of a checkpoint in place, before the first call.
-    pub(crate) fn restore(&mut self, instances: Vec<RestoredInstance>) {
+    pub(crate) fn restore(&mut self, instances: Vec<RestoredInstance>, after_end: AfterEnd) {
+        self.after_end = after_end;
+        self.ended = instances.iter().any(|restored| restored.finished || restored.watermark == WATERMARK_END);
         // Instances may come from subtasks that were told different watermarks. One that is made later must not find rows
         // late that were not, so it starts from the least.
         self.watermark = instances.iter().map(|restored| restored.watermark).min().unwrap_or(WATERMARK_START);
@@ -250,9 +270,37 @@ impl Operator {
         Ok(count)
     }
 
+    /// Before the first call, where more comes after the end.
+    pub(crate) fn begin(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+        if self.after_end.more { self.go_on(emitted) } else { Ok(()) }
+    }
+
+    /// Instances that were told the end go on: event time is again where their input had ended.
+    fn go_on(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+        if !std::mem::take(&mut self.ended) {
+            return Ok(());
+        }
+        let watermark = self.after_end.event_time_max;
+        for index in 0..self.slots.len() {
+            if self.slots[index].as_ref().is_none_or(|slot| !slot.finished && slot.watermark < WATERMARK_END) {
+                continue;
+            }
+            self.capture_if_due(index)?;
+            let slot = self.slots[index].as_mut().expect("checked above");
+            slot.calls += 1;
+            (slot.finished, slot.watermark) = (false, watermark);
+            slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(&self.uid, &error))?;
+        }
+        self.watermark = self.slots.iter().flatten().map(|slot| slot.watermark).min().unwrap_or(watermark);
+        Ok(())
+    }
+
     /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told before their first
     /// rows. Gives whether the instance was called.
     pub(crate) fn advance(&mut self, slot: usize, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<bool, TaskError> {
+        if watermark < WATERMARK_END {
+            self.go_on(emitted)?;
+        }
         self.watermark = self.watermark.max(watermark);
         if self.slots[slot].as_ref().is_none_or(|slot| slot.watermark >= watermark || slot.finished) {
             return Ok(false);
@@ -281,6 +329,7 @@ impl Operator {
     }
 
     fn before_call(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+        self.go_on(emitted)?;
         self.ensure(slot)?;
         self.capture_if_due(slot)?;
         self.advance(slot, self.watermark, emitted).map(drop)

@@ -60,6 +60,8 @@ pub struct Task {
 pub(crate) struct Run {
     /// The snapshot that is being taken.
     pub(crate) snapshot: Option<Snapshot>,
+    /// Its operators have been told what they go on from.
+    pub(crate) begun: bool,
     /// All inputs have ended.
     pub(crate) finished: bool,
     /// A stop barrier has passed: sources give nothing more.
@@ -135,6 +137,10 @@ impl Task {
             if let Head::Source(source) = &mut self.head {
                 source.has_waited(waited);
             }
+        }
+        // Before a barrier is heard of, so that every checkpoint has them as they go on.
+        if !std::mem::replace(&mut self.run.begun, true) {
+            self.chain.begin()?;
         }
         if let Flow::Cancelled = self.hear()? {
             return Ok(Turn::Over);

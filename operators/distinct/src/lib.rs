@@ -36,6 +36,8 @@ struct State {
     windows: BTreeMap<Timestamp, KeyMap<KeyMap<()>>>,
     /// Windows that end here or earlier have been sent.
     sent_until: Timestamp,
+    /// Windows that end here or earlier were closed by an end of the input, after which more came, and take no more rows.
+    closed_until: Timestamp,
 }
 
 impl Operator for Distinct {
@@ -49,7 +51,10 @@ impl Operator for Distinct {
         if config.field.steps().is_empty() {
             return Err(Error::fail("config.field: an empty path; write for example \"user.id\""));
         }
-        Ok(Distinct { config, state: State { size, windows: BTreeMap::new(), sent_until: Timestamp::MIN } })
+        Ok(Distinct {
+            config,
+            state: State { size, windows: BTreeMap::new(), sent_until: Timestamp::MIN, closed_until: Timestamp::MIN },
+        })
     }
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
@@ -62,7 +67,8 @@ impl Operator for Distinct {
         let (start, end) = start
             .and_then(|start| Some((start, start.checked_add(size)?)))
             .ok_or_else(|| row.reject(format_args!("time {} is out of range", row.timestamp)))?;
-        if end.saturating_add(self.config.allowed_lateness.ms()) <= out.watermark() {
+        let expired = end.saturating_add(self.config.allowed_lateness.ms()) <= out.watermark();
+        if expired || end <= self.state.closed_until {
             out.to(1).emit(row.timestamp, row.key, row.value);
             return Ok(());
         }
@@ -81,6 +87,10 @@ impl Operator for Distinct {
     fn advance(&mut self, watermark: Timestamp, out: &mut Outputs) -> Result<(), Error> {
         let size = self.size()?;
         let lateness = self.config.allowed_lateness.ms();
+        if self.state.sent_until == Timestamp::MAX && watermark < Timestamp::MAX {
+            let start = watermark.checked_sub(watermark.rem_euclid(size));
+            self.state.closed_until = start.and_then(|start| start.checked_add(size)).unwrap_or(watermark);
+        }
         for (&start, keys) in &self.state.windows {
             let end = start + size;
             if end > watermark {
@@ -95,7 +105,7 @@ impl Operator for Distinct {
                 });
             }
         }
-        self.state.sent_until = watermark;
+        self.state.sent_until = watermark.max(self.state.closed_until);
         while let Some(window) = self.state.windows.first_entry()
             && (*window.key() + size).saturating_add(lateness) <= watermark
         {
@@ -186,6 +196,17 @@ mod tests {
         }
         distinct.finish();
         assert_eq!(distinct.take_text(0), [format!("9 k {{\"start\":0,\"end\":10,\"distinct\":{}}}", reference.len())]);
+    }
+
+    #[test]
+    fn what_an_end_of_the_input_has_closed_stays_closed_when_more_comes() {
+        let mut distinct = Harness::<Distinct>::new(CONFIG);
+        distinct.row(3, "k", user("ann")).row(12, "k", user("ann")).finish();
+        assert_eq!(distinct.take(0).len(), 2);
+        distinct.advance(12);
+        distinct.row(15, "k", user("bob")).row(20, "k", user("bob")).row(21, "k", user("ann")).finish();
+        assert_eq!(distinct.take_text(0), [r#"29 k {"start":20,"end":30,"distinct":2}"#]);
+        assert_eq!(distinct.take(1).len(), 1, "that of 15");
     }
 
     #[test]

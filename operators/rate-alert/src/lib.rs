@@ -87,6 +87,8 @@ impl Operator for RateAlert {
             let recent = state.keys.try_or_default(&key).map_err(Error::fail)?;
             recent.add(self.config, time, &key, out.to(0));
         }
+        // After an end of the input more came.
+        state.swept = state.swept.min(watermark);
         // Each key is looked at once a span, which costs less than keeping a queue of them.
         if watermark.saturating_sub(self.config.span.ms()) >= state.swept {
             let oldest = watermark.saturating_sub(self.config.span.ms());

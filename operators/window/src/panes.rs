@@ -33,11 +33,13 @@ pub(crate) struct Panes<T> {
     sent_until: Timestamp,
     /// No window with rows that has not been sent ends before this.
     next_end: Timestamp,
+    /// Windows that end here or earlier were closed by an end of the input, after which more came, and take no more rows.
+    closed_until: Timestamp,
 }
 
 impl<T> Default for Panes<T> {
     fn default() -> Panes<T> {
-        Panes { panes: VecDeque::new(), sent_until: Timestamp::MIN, next_end: Timestamp::MAX }
+        Panes { panes: VecDeque::new(), sent_until: Timestamp::MIN, next_end: Timestamp::MAX, closed_until: Timestamp::MIN }
     }
 }
 
@@ -143,7 +145,7 @@ impl<T: Totals> Panes<T> {
         start: Timestamp,
         watermark: Timestamp,
     ) -> Result<Option<(usize, bool)>, NoRoom> {
-        if expired(plan, grid, start, watermark) {
+        if expired(plan, grid, start, watermark) || grid.last_window(start) + grid.size <= self.closed_until {
             return Ok(None);
         }
         let first_end = grid.first_window(start) + grid.size;
@@ -169,7 +171,7 @@ impl<T: Totals> Panes<T> {
     fn send_again(&self, plan: &Plan, grid: Grid, pane: usize, key: &[u8], out: &mut Outputs) {
         let pane = self.panes[pane].start;
         // Those that end later than this still take rows.
-        let closed = out.watermark().saturating_sub(plan.lateness);
+        let closed = out.watermark().saturating_sub(plan.lateness).max(self.closed_until);
         let mut next = grid.unsent_window(pane, closed);
         while let Some(start) = next.filter(|start| start + grid.size <= self.sent_until) {
             let mut totals = T::default();
@@ -182,12 +184,16 @@ impl<T: Totals> Panes<T> {
     /// Event time has reached `watermark`: sends the windows that end by then, forgets what no window needs any more.
     pub(crate) fn advance(&mut self, plan: &Plan, watermark: Timestamp, out: &mut Outputs) -> Result<(), Error> {
         let grid = grid_of(plan);
+        if self.sent_until == Timestamp::MAX && watermark < Timestamp::MAX {
+            self.closed_until =
+                if grid.holds(watermark) { grid.last_window(grid.pane_of(watermark)) + grid.size } else { watermark };
+        }
         while self.next_end <= watermark && self.next_end < Timestamp::MAX {
             let end = self.next_end;
             self.send(plan, grid, end - grid.size, out);
             self.next_end = self.end_after(grid, end);
         }
-        self.sent_until = watermark;
+        self.sent_until = watermark.max(self.closed_until);
         while self.panes.front().is_some_and(|pane| expired(plan, grid, pane.start, watermark)) {
             self.panes.pop_front();
         }

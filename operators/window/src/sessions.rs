@@ -38,11 +38,15 @@ pub(crate) struct Sessions<T> {
     /// Holds each key at its `due`. A session that grows need not move: its key is looked at too early, and put back.
     /// Entries whose time is not their key's `due` are left from before and mean nothing.
     queue: BinaryHeap<Reverse<(Timestamp, Vec<u8>)>>,
+    /// The input has ended.
+    ended: bool,
+    /// Up to here rows were read before an end of the input, after which more came. Rows of that time are late.
+    closed_until: Timestamp,
 }
 
 impl<T> Default for Sessions<T> {
     fn default() -> Sessions<T> {
-        Sessions { keys: KeyMap::default(), queue: BinaryHeap::new() }
+        Sessions { keys: KeyMap::default(), queue: BinaryHeap::new(), ended: false, closed_until: Timestamp::MIN }
     }
 }
 
@@ -82,7 +86,7 @@ impl<T: Totals> Sessions<T> {
             session.end = session.end.max(other.end);
             session.totals.merge(&other.totals);
         }
-        if session.end.saturating_add(plan.lateness) <= out.watermark() {
+        if session.end.saturating_add(plan.lateness) <= out.watermark() || row.timestamp <= self.closed_until {
             out.to(1).emit(row.timestamp, row.key, row.value);
             return Ok(());
         }
@@ -110,6 +114,10 @@ impl<T: Totals> Sessions<T> {
 
     /// Event time has reached `watermark`: sends the sessions that end by then, forgets those that take no more rows.
     pub(crate) fn advance(&mut self, plan: &Plan, watermark: Timestamp, out: &mut Outputs) -> Result<(), Error> {
+        let ended = std::mem::replace(&mut self.ended, watermark == Timestamp::MAX);
+        if ended && !self.ended {
+            self.closed_until = watermark;
+        }
         while let Some(Reverse((time, _))) = self.queue.peek()
             && *time <= watermark
             && let Some(Reverse((time, name))) = self.queue.pop()

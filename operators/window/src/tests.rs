@@ -418,3 +418,37 @@ fn what_is_wrong_with_a_configuration_is_named() {
         assert!(error(config).starts_with(expected), "{config}\n  {}\n  {expected}", error(config));
     }
 }
+
+#[test]
+fn what_an_end_of_the_input_has_closed_stays_closed_when_more_comes() {
+    let mut window = Harness::<Window>::new(r#"{"kind":"tumbling","size":"10ms","allowed_lateness":"1m"}"#);
+    window.row(3, "a", "").row(12, "a", "").finish();
+    assert_eq!(window.take_text(0).len(), 2);
+    window.advance(12);
+    window.row(4, "a", "").row(15, "a", "").row(20, "a", "").row(21, "b", "");
+    assert_eq!(window.take_text(1).len(), 2, "those of 4 and 15");
+    window.advance(30);
+    let sent = [r#"29 a {"start":20,"end":30,"count":1}"#, r#"29 b {"start":20,"end":30,"count":1}"#];
+    assert_eq!(sorted(window.take_text(0)), sent);
+    window.row(22, "a", "");
+    assert_eq!(window.take_text(0), [r#"29 a {"start":20,"end":30,"count":2}"#], "within the allowed lateness of what is open");
+    window.finish();
+    assert!(window.take_text(0).is_empty() && window.take_text(1).is_empty());
+
+    let mut window = Harness::<Window>::new(r#"{"kind":"sliding","size":"20ms","slide":"10ms"}"#);
+    window.row(12, "a", "").finish();
+    assert_eq!(window.take_text(0).len(), 2, "from 0 and from 10");
+    window.advance(12);
+    window.row(25, "a", "");
+    window.finish();
+    assert_eq!(window.take_text(0), [r#"39 a {"start":20,"end":40,"count":1}"#], "that from 10 was closed");
+    assert!(window.take_text(1).is_empty());
+
+    let mut window = Harness::<Window>::new(r#"{"kind":"session","gap":"10ms"}"#);
+    window.row(12, "a", "").finish();
+    assert_eq!(window.take_text(0), [r#"21 a {"start":12,"end":22,"count":1}"#]);
+    window.advance(12);
+    window.row(11, "a", "").row(15, "a", "").finish();
+    assert_eq!(window.take_text(0), [r#"24 a {"start":15,"end":25,"count":1}"#]);
+    assert_eq!(window.take_text(1).len(), 1, "that of 11");
+}

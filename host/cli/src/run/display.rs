@@ -59,6 +59,14 @@ impl Display {
             Notice::Started { attempt, from: Some(checkpoint) } => {
                 self.say(&format!("{}: resumed from checkpoint {checkpoint} (attempt {attempt})", self.job));
             }
+            Notice::MoreInput { checkpoint, found, event_time_max } => {
+                let closed = event_time_max.map(closed).unwrap_or_default();
+                let text = by_source(found);
+                self.say(&format!(
+                    "{}: had finished (checkpoint {checkpoint}), and there is more to read\n{text}{closed}",
+                    self.job
+                ));
+            }
             Notice::FellBack { checkpoint, reason } => self.say(&format!(
                 "warning: checkpoint {checkpoint} cannot be used, so an older one is: {reason}; \
                  output that was committed after the older one will be written again"
@@ -139,11 +147,19 @@ impl Display {
         Ok(())
     }
 
-    pub(super) fn already_finished(&mut self, checkpoint: CheckpointId, at_ms: u64) -> anyhow::Result<()> {
+    pub(super) fn already_finished(
+        &mut self,
+        checkpoint: CheckpointId,
+        at_ms: u64,
+        looked_at: &[(String, String)],
+    ) -> anyhow::Result<()> {
+        let source = looked_at.first().map_or("ID", |(uid, _)| uid);
         let text = format!(
-            "{}: had finished already, {} (checkpoint {checkpoint}); nothing was done\n  = hint: --fresh starts over",
+            "{}: had finished already, {} (checkpoint {checkpoint}), and there is nothing more to read; nothing was done\n{}  \
+             = hint: --set source.{source}.path=... reads other input, --fresh starts over, and --set job.name=... makes it another job",
             self.job,
-            output::ago(at_ms)
+            output::ago(at_ms),
+            by_source(looked_at),
         );
         output::message(&text, self.colour);
         Ok(())
@@ -156,6 +172,20 @@ impl Display {
         self.end();
         output::message(text, self.colour);
     }
+}
+
+/// What sources say, a line each.
+fn by_source(said: &[(String, String)]) -> String {
+    said.iter().map(|(uid, what)| format!("{uid:>12}  {what}\n")).collect()
+}
+
+/// What the end of the input before has closed.
+fn closed(event_time_max: Timestamp) -> String {
+    format!(
+        "{:>12}  event time goes on from {}: what the end has closed stays closed, and earlier rows are late\n",
+        "",
+        output::time(event_time_max)
+    )
 }
 
 fn eprint_raw(text: &str) {

@@ -48,6 +48,10 @@ impl Lines {
             Notice::Started { attempt, from } => {
                 self.line("started", json!({ "attempt": attempt.0, "from_checkpoint": from.map(|checkpoint| checkpoint.0) }));
             }
+            Notice::MoreInput { checkpoint, found, event_time_max } => {
+                let fields = json!({ "checkpoint": checkpoint.0, "found": by_source(found), "event_time_max": event_time_max });
+                self.line("more_input", fields);
+            }
             Notice::FellBack { checkpoint, reason } => {
                 self.line("fell_back", json!({ "checkpoint": checkpoint.0, "reason": reason }));
             }
@@ -87,13 +91,28 @@ impl Lines {
         Ok(())
     }
 
-    pub(super) fn already_finished(&self, checkpoint: CheckpointId, at_ms: u64) -> anyhow::Result<()> {
+    pub(super) fn already_finished(
+        &self,
+        checkpoint: CheckpointId,
+        at_ms: u64,
+        looked_at: &[(String, String)],
+    ) -> anyhow::Result<()> {
         self.line(
             "summary",
-            json!({ "outcome": "already_finished", "checkpoint_id": checkpoint.0, "finished_at_unix_ms": at_ms }),
+            json!({
+                "outcome": "already_finished",
+                "checkpoint_id": checkpoint.0,
+                "finished_at_unix_ms": at_ms,
+                "looked_at": by_source(looked_at),
+            }),
         );
         Ok(())
     }
+}
+
+/// What sources say, by their uid.
+fn by_source(said: &[(String, String)]) -> Value {
+    said.iter().map(|(uid, what)| (uid.clone(), Value::from(what.as_str()))).collect::<serde_json::Map<_, _>>().into()
 }
 
 fn fields(progress: &Progress) -> Value {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_model::Attempt;
+use weir_model::{Attempt, Timestamp};
 use weir_plan::format_duration;
 use weir_protocol::api::EventLevel::{self, Error, Info, Warning};
 use weir_protocol::api::JobState;
@@ -77,6 +77,12 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
             let from = from.map_or("the beginning".to_owned(), |checkpoint| format!("checkpoint {checkpoint}"));
             entry(JobState::Running, Info, kinds::RUNNING, format!("attempt {attempt} runs from {from}"))
         }
+        Notice::MoreInput { checkpoint, found, event_time_max } => {
+            let from = event_time_max.map(|time| format!("; event time goes on from {}", moment(time))).unwrap_or_default();
+            let message =
+                format!("it had finished with checkpoint {checkpoint}, and there is more to read: {}{from}", listed(found));
+            entry(None, Info, kinds::MORE_INPUT, message)
+        }
         Notice::TakenOver { attempt } => {
             let message = format!("attempt {attempt} goes on under the new coordinator; no task was restarted");
             entry(JobState::Running, Info, kinds::TAKEN_OVER, message)
@@ -118,6 +124,18 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
             entry(JobState::Stopping, Info, kinds::STOPPING, message)
         }
     })
+}
+
+/// What sources say, as a list.
+fn listed(said: &[(String, String)]) -> String {
+    said.iter().map(|(uid, what)| format!("{uid}: {what}")).collect::<Vec<_>>().join("; ")
+}
+
+/// Event time for people.
+fn moment(time: Timestamp) -> String {
+    let mut text = Vec::new();
+    weir_notation::time::write_rfc3339(time, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// In words.
@@ -168,8 +186,12 @@ pub(super) fn of_end(end: &Result<Outcome, JobError>) -> Option<Entry> {
         Ok(Outcome::Finished(_)) => {
             entry(JobState::Finished, Info, kinds::FINISHED, "all input is processed and committed".to_owned())
         }
-        Ok(Outcome::AlreadyFinished { checkpoint, .. }) => {
-            let message = format!("all input was processed with checkpoint {checkpoint} already; nothing was left to do");
+        Ok(Outcome::AlreadyFinished { checkpoint, looked_at, .. }) => {
+            let message = format!(
+                "all input was processed with checkpoint {checkpoint} already, and there is nothing more to read ({}); submit it with \
+                 other input, or start over with --fresh",
+                listed(looked_at)
+            );
             entry(JobState::Finished, Info, kinds::FINISHED, message).with_reason()
         }
         Ok(Outcome::Stopped(_)) => {

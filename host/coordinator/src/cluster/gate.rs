@@ -137,6 +137,17 @@ impl Part {
         match report {
             Report::Register(_) | Report::Heartbeat { .. } | Report::Need { .. } => Ok(()),
             Report::Prepared { .. } | Report::Restored { .. } | Report::Built { .. } => Ok(()),
+            Report::Looked { sources, .. } => {
+                let is_source = |uid: &str| {
+                    self.job.vertex(uid).is_some_and(|index| matches!(self.job.vertices[index].kind, VertexKind::Source(_)))
+                };
+                let few = sources.len() <= self.job.vertices.len();
+                if !few || !sources.iter().all(|looked| is_source(&looked.uid)) {
+                    return foreign("has looked at sources that there are not");
+                }
+                sources.iter_mut().for_each(|looked| cut(&mut looked.what));
+                Ok(())
+            }
             Report::Opened { templates, .. } => {
                 let is_operator = |uid: &str| {
                     self.job.vertex(uid).is_some_and(|index| matches!(self.job.vertices[index].kind, VertexKind::Operator(_)))

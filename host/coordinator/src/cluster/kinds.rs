@@ -10,6 +10,8 @@ pub const WAITING: &str = "waiting";
 pub const WORKER_REFUSED: &str = "worker-refused";
 /// An attempt begins: its tasks are being built.
 pub const DEPLOYING: &str = "deploying";
+/// The job had finished, and goes on because its sources have more to read.
+pub const MORE_INPUT: &str = "more-input";
 /// Its tasks run.
 pub const RUNNING: &str = "running";
 /// The first checkpoint of an attempt is complete. Later ones are shown with the job, not as events.

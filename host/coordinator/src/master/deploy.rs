@@ -8,7 +8,7 @@ use weir_model::{Attempt, CheckpointId};
 use weir_plan::{Job, Topology, VertexKind};
 use weir_protocol::manifest::edges_apart;
 use weir_protocol::{
-    Command, Execution as ExecutionId, Failure, FailureKind, JobSpec, Placement, Prepare, Report, WorkerProgress,
+    Command, Execution as ExecutionId, Failure, FailureKind, JobSpec, Looked, Placement, Prepare, Report, WorkerProgress,
 };
 use weir_storage::{JobStorage, Manifest, ManifestKind, Segment, StorageError, again};
 
@@ -46,6 +46,8 @@ pub(super) struct Deployed {
     pub(super) topology: Topology,
     pub(super) placement: Placement,
     pub(super) templates: BTreeMap<String, Segment>,
+    /// What sources have said of more to read.
+    pub(super) looked: Vec<Looked>,
     /// Workers that are not lost.
     pub(super) alive: BTreeSet<String>,
     pub(super) first_checkpoint: CheckpointId,
@@ -53,8 +55,9 @@ pub(super) struct Deployed {
 
 /// An answer that a step waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answer {
+pub(super) enum Answer {
     Prepared,
+    Looked,
     Opened,
     Restored,
     Built,
@@ -64,6 +67,7 @@ impl Answer {
     fn of(report: &Report) -> Option<Answer> {
         match report {
             Report::Prepared { .. } => Some(Answer::Prepared),
+            Report::Looked { .. } => Some(Answer::Looked),
             Report::Opened { .. } => Some(Answer::Opened),
             Report::Restored { .. } => Some(Answer::Restored),
             Report::Built { .. } => Some(Answer::Built),
@@ -134,12 +138,6 @@ impl Master {
             retract_after,
         };
         let built = self.build(&mut deployed, prepare, manifest.as_ref());
-        let final_manifest = manifest.as_ref().filter(|manifest| manifest.kind == ManifestKind::Final);
-        if let (Ok(()), Some(manifest)) = (&built, final_manifest) {
-            let ended = Ended::AlreadyFinished { checkpoint: manifest.id(), at_ms: manifest.completed_at_ms };
-            self.end(&mut deployed, Some(&ended));
-            return Ok(ended);
-        }
         let started = built.and_then(|()| {
             if started_over {
                 storage.put_job_info(&self.info(&deployed.job, false))?;
@@ -178,6 +176,7 @@ impl Master {
             topology: Topology::new(&job),
             placement: prepare.placement.clone(),
             templates: templates.iter().cloned().collect(),
+            looked: Vec::new(),
             alive: prepare.placement.workers.iter().map(|worker| worker.worker.clone()).collect(),
             first_checkpoint: prepare.first_checkpoint,
             job,
@@ -234,8 +233,8 @@ impl Master {
     fn build(&mut self, deployed: &mut Deployed, prepare: Prepare, manifest: Option<&Manifest>) -> Result<(), Ended> {
         self.notice_deploying(deployed);
         self.step(deployed, Answer::Prepared, |_| Command::Prepare(Box::new(prepare.clone())))?;
-        if manifest.is_some_and(|manifest| manifest.kind == ManifestKind::Final) {
-            return self.step(deployed, Answer::Built, |execution| Command::Commit { execution });
+        if let Some(manifest) = manifest.filter(|manifest| manifest.kind == ManifestKind::Final) {
+            self.go_on_after_end(deployed, manifest)?;
         }
         deployed.templates = stored_templates(deployed, manifest);
         let missing: Vec<String> =
@@ -261,7 +260,12 @@ impl Master {
         self.answers(deployed, Answer::Opened, BTreeSet::from([worker]))
     }
 
-    fn step(&mut self, deployed: &mut Deployed, answer: Answer, command: impl Fn(ExecutionId) -> Command) -> Result<(), Ended> {
+    pub(super) fn step(
+        &mut self,
+        deployed: &mut Deployed,
+        answer: Answer,
+        command: impl Fn(ExecutionId) -> Command,
+    ) -> Result<(), Ended> {
         self.tell_all(deployed, command);
         self.answers(deployed, answer, deployed.workers().into_iter().collect())
     }
@@ -280,8 +284,10 @@ impl Master {
                 Told::Report { worker, report } if report.execution() == Some(&deployed.id) => match *report {
                     Report::Failed { failure, .. } => return Err(failed(&deployed.job, &failure)),
                     report if Answer::of(&report) == Some(answer) => {
-                        if let Report::Opened { templates, .. } = report {
-                            deployed.templates.extend(templates);
+                        match report {
+                            Report::Opened { templates, .. } => deployed.templates.extend(templates),
+                            Report::Looked { sources, .. } => deployed.looked.extend(sources),
+                            _ => {}
                         }
                         missing.remove(&*worker);
                     }
@@ -376,6 +382,7 @@ fn deployed(spec: JobSpec, job: Job, attempt: Attempt, slots: &Slots, first_chec
         topology,
         placement,
         templates: BTreeMap::new(),
+        looked: Vec::new(),
         first_checkpoint,
     }
 }

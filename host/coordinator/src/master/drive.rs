@@ -299,6 +299,7 @@ impl Master {
             Report::Register(_)
             | Report::Need { .. }
             | Report::Prepared { .. }
+            | Report::Looked { .. }
             | Report::Opened { .. }
             | Report::Restored { .. }
             | Report::Built { .. } => return None,

@@ -2,13 +2,14 @@
 //!
 //! `deploy.rs` brings an execution into being, step by step on all its workers; `drive.rs` runs it: feeds the checkpoint machine
 //! with what workers report, and does what it says; `restore.rs` chooses the checkpoint to start from; `keeper.rs`
-//! makes checkpoints count; `wishes.rs` says what becomes of what people want where no task runs. What is here decides what
-//! follows the end of an execution.
+//! makes checkpoints count; `more.rs` asks whether a job that had finished has more to do; `wishes.rs` says what becomes of what
+//! people want where no task runs. What is here decides what follows the end of an execution.
 
 mod deploy;
 mod drive;
 mod keeper;
 mod meters;
+mod more;
 mod oddities;
 mod restore;
 mod wishes;
@@ -77,6 +78,7 @@ enum Ended {
     AlreadyFinished {
         checkpoint: CheckpointId,
         at_ms: u64,
+        looked_at: Vec<(String, String)>,
     },
     /// It failed and can be restarted.
     Failed(String),
@@ -250,9 +252,9 @@ impl Master {
             Ended::Cancelled => Next::Over(Ok(Outcome::Cancelled)),
             Ended::Left => Next::Over(Ok(Outcome::Left)),
             // After a failure: all had been processed, and only the last commit was missing.
-            Ended::AlreadyFinished { checkpoint, at_ms } => {
+            Ended::AlreadyFinished { checkpoint, at_ms, looked_at } => {
                 let before = history.last.take();
-                Next::Over(Ok(before.map_or(Outcome::AlreadyFinished { checkpoint, at_ms }, Outcome::Finished)))
+                Next::Over(Ok(before.map_or(Outcome::AlreadyFinished { checkpoint, at_ms, looked_at }, Outcome::Finished)))
             }
             Ended::Refused(error) => Next::Over(Err(error)),
             Ended::Rescaled(parallelism) => {

@@ -362,7 +362,12 @@ pub(crate) fn operator(uid: &str, operators: &Operators, instances: Instances, o
     NodeSpec {
         uid: uid.into(),
         component: format!("{uid}@1.0.0"),
-        work: NodeWork::Operator { factory: Arc::new(operators.clone()), instances, restored: Vec::new() },
+        work: NodeWork::Operator {
+            factory: Arc::new(operators.clone()),
+            instances,
+            restored: Vec::new(),
+            after_end: weir_task::AfterEnd { event_time_max: weir_model::WATERMARK_START, more: false },
+        },
         on_reject: OnReject::Fail,
         outputs: vec![outputs],
         late_port: None,

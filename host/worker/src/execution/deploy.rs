@@ -8,12 +8,12 @@ use weir_checkpoint::align::Mode;
 use weir_connectors::{ConnectorError, Sink, SinkContext, WatermarkGenerator};
 use weir_model::{InstanceId, KeyGroupRange, OperatorUid, TaskId, WATERMARK_START, limits};
 use weir_plan::{CheckpointMode, Exchange, MaxAhead, OnError, OperatorSpec, Port, SourceSpec, VertexKind};
-use weir_protocol::manifest::instances_of;
+use weir_protocol::manifest::{event_time_max, instances_of};
 use weir_protocol::{Failure, FailureKind};
 use weir_sandbox::{InstanceLimits, OperatorContext, SandboxError, Template};
-use weir_storage::{InstanceState, OperatorState, Segment, StorageError, SubtaskState, again};
+use weir_storage::{InstanceState, ManifestKind, OperatorState, Segment, StorageError, SubtaskState, again};
 use weir_task::{
-    Clock, HeadSpec, InstanceFactory, Instances, NodeSpec, NodeWork, OnReject, SystemClock, Task, TaskHandle, TaskSpec,
+    AfterEnd, Clock, HeadSpec, InstanceFactory, Instances, NodeSpec, NodeWork, OnReject, SystemClock, Task, TaskHandle, TaskSpec,
     TaskStats, VertexStats,
 };
 
@@ -61,7 +61,7 @@ pub(super) fn sandbox_failure(uid: &str, error: &SandboxError) -> Failure {
     }
 }
 
-fn connector_failure(of: &str, error: &ConnectorError) -> Failure {
+pub(super) fn connector_failure(of: &str, error: &ConnectorError) -> Failure {
     let reason = format!("{of}: {error}");
     if error.is_permanent() { permanent(reason) } else { transient(reason) }
 }
@@ -323,7 +323,9 @@ impl Deployer<'_> {
                     None => Arc::new(restored.templates[&vertex].clone()) as Arc<dyn InstanceFactory>,
                 };
                 let instances = restored.instances.remove(&(vertex, subtask)).unwrap_or_default();
-                let work = NodeWork::Operator { factory, instances: self.division(vertex, subtask), restored: instances };
+                let after_end = self.after_end(vertex);
+                let work =
+                    NodeWork::Operator { factory, instances: self.division(vertex, subtask), restored: instances, after_end };
                 let on_reject = match spec.on_error {
                     OnError::Fail => OnReject::Fail,
                     OnError::DeadLetter => OnReject::DeadLetter,
@@ -341,6 +343,16 @@ impl Deployer<'_> {
             late_port,
             dead_letters: targets(Port::DeadLetter),
             stats: stats.clone(),
+        }
+    }
+
+    /// What instances of the checkpoint go on from, where they were told the end.
+    fn after_end(&self, vertex: usize) -> AfterEnd {
+        let Some(manifest) = &self.job.manifest else { return AfterEnd { event_time_max: WATERMARK_START, more: false } };
+        AfterEnd {
+            event_time_max: event_time_max(&self.job.job, manifest, vertex),
+            // A job that had finished is only built if its sources have more.
+            more: manifest.kind == ManifestKind::Final,
         }
     }
 

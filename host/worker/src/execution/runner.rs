@@ -140,6 +140,11 @@ impl Life {
                 self.voice.say(|execution| Report::Restored { execution });
                 Ok(State::Restored(job, Box::new(restored)))
             }
+            (State::Prepared(job), Command::Look { .. }) => {
+                let sources = self.deployer(&job).look()?;
+                self.voice.say(|execution| Report::Looked { execution, sources });
+                Ok(State::Prepared(job))
+            }
             (State::Prepared(job), Command::Commit { .. }) => {
                 self.deployer(&job).sinks()?;
                 self.voice.say(|execution| Report::Built { execution });

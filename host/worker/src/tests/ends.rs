@@ -19,6 +19,45 @@ fn a_job_counts_every_number_once_and_is_not_run_again() {
 }
 
 #[test]
+fn a_finished_job_goes_on_where_its_source_has_more_and_its_operators_remember() {
+    let world = World::new();
+    world.run(JOB, |_, _| {}).unwrap();
+    world.source.grow(NUMBERS / 2);
+    let mut found = None;
+    let outcome = world.run(JOB, |notice, _| {
+        if let Notice::MoreInput { found: said, event_time_max, .. } = notice {
+            found = Some((said.clone(), *event_time_max));
+        }
+    });
+    let Ok(Outcome::Finished(progress)) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(progress.rows_read, NUMBERS / 2, "nothing is read again");
+    let said = vec![("numbers".to_owned(), format!("{} more numbers", NUMBERS / 2))];
+    assert_eq!(found, Some((said, Some(NUMBERS as i64 - 1))));
+    world.assert_exact_up_to(NUMBERS * 3 / 2, &[NUMBERS, NUMBERS * 3 / 2]);
+    let outcome = world.run(JOB, |_, _| {}).unwrap();
+    let Outcome::AlreadyFinished { looked_at, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(looked_at, [("numbers".to_owned(), format!("{} numbers", NUMBERS * 3 / 2))]);
+}
+
+#[test]
+fn a_job_that_goes_on_after_its_end_is_as_exact_through_failures_and_at_another_parallelism() {
+    let world = World::new();
+    world.run(JOB, |_, _| {}).unwrap();
+    world.source.grow(NUMBERS / 2);
+    let mut failures = 0;
+    let job = JOB.replace("parallelism = 2", "parallelism = 3");
+    let outcome = world.run(&job, |notice, _| {
+        if matches!(notice, Notice::Started { .. } | Notice::Completed { .. }) && failures < 5 {
+            failures += 1;
+            world.source.fail_once();
+        }
+    });
+    assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
+    assert!(failures > 1);
+    world.assert_exact_up_to(NUMBERS * 3 / 2, &[NUMBERS, NUMBERS * 3 / 2]);
+}
+
+#[test]
 fn a_finished_job_whose_last_commit_failed_commits_when_it_is_run_again() {
     let world = World::new();
     let job = JOB.replace("5ms", "off").replace("fixed\"\ndelay = \"1ms\"\nattempts = 200", "none\"");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use weir_connectors::{
-    ConnectorError, Guarantee, Polled, Prepared, SettingError, Sink, SinkContext, SinkFactory, Source, SourceFactory,
+    ConnectorError, Guarantee, More, Polled, Prepared, SettingError, Sink, SinkContext, SinkFactory, Source, SourceFactory,
 };
 use weir_coordinator::{JobError, LOCAL_WORKER, Local, Master, MasterJob, Notice, Outcome, Told, Wish};
 use weir_model::{Batch, BatchRef, CheckpointId, Digest};
@@ -238,12 +238,19 @@ impl World {
 
     /// All numbers were written once, and the operator's instances have counted them once.
     pub(super) fn assert_exact(&self) {
+        self.assert_exact_up_to(NUMBERS, &[NUMBERS]);
+    }
+
+    /// All numbers below `numbers` were written once. At the ends of the input, so many had been counted in all.
+    pub(super) fn assert_exact_up_to(&self, numbers: u64, counted: &[u64]) {
+        let expected = numbers;
         let rows = self.output.rows();
         let (counts, numbers): (Vec<_>, Vec<_>) = rows.iter().partition(|value| value.len() == 20);
         let mut numbers: Vec<u64> = numbers.iter().map(|value| value.parse().unwrap()).collect();
         numbers.sort_unstable();
-        assert!(numbers == (0..NUMBERS).collect::<Vec<_>>(), "{} numbers, of {NUMBERS}", numbers.len());
-        assert_eq!(counts.iter().map(|value| value.parse::<u64>().unwrap()).sum::<u64>(), NUMBERS);
+        assert!(numbers == (0..expected).collect::<Vec<_>>(), "{} numbers, of {expected}", numbers.len());
+        let said: u64 = counts.iter().map(|value| value.parse::<u64>().unwrap()).sum();
+        assert_eq!(said, counted.iter().sum::<u64>());
     }
 }
 
@@ -296,6 +303,8 @@ struct Faults {
     holding: AtomicBool,
     /// The next polls that fail.
     failures: AtomicU32,
+    /// Numbers that were added to [`NUMBERS`].
+    added: AtomicU64,
 }
 
 const SPLITS: u64 = 4;
@@ -312,6 +321,16 @@ impl Numbers {
     pub(super) fn go_on(&self) {
         self.hold(0);
         self.shared.holding.store(false, Ordering::SeqCst);
+    }
+
+    /// There are more numbers from now on.
+    pub(super) fn grow(&self, by: u64) {
+        self.shared.added.fetch_add(by, Ordering::SeqCst);
+    }
+
+    /// How many numbers there are.
+    fn numbers(&self) -> u64 {
+        NUMBERS + self.shared.added.load(Ordering::SeqCst)
     }
 
     pub(super) fn fail_once(&self) {
@@ -339,9 +358,23 @@ impl SourceFactory for Numbers {
         true
     }
 
+    fn more(&self, splits: &BTreeMap<String, Value>) -> Result<More, ConnectorError> {
+        let read: u64 =
+            splits.iter().map(|(split, next)| read_of(split.parse().unwrap(), next.as_u64().unwrap(), self.numbers())).sum();
+        Ok(match self.numbers() - read {
+            0 => More::Nothing(format!("{read} numbers")),
+            more => More::Some(format!("{more} more numbers")),
+        })
+    }
+
     fn describe(&self) -> String {
         "numbers".to_owned()
     }
+}
+
+/// How many of some numbers a split has given whose next is this.
+fn read_of(split: u64, next: u64, numbers: u64) -> u64 {
+    next.min((numbers - split).div_ceil(SPLITS))
 }
 
 impl Source for Numbers {
@@ -363,12 +396,13 @@ impl Source for Numbers {
             self.shared.holding.store(true, Ordering::SeqCst);
             return Ok(Polled::Idle { retry_in: Duration::from_millis(1) });
         }
-        let Some((split, next)) = self.splits.iter_mut().find(|(split, next)| **next * SPLITS + **split < NUMBERS) else {
+        let numbers = self.numbers();
+        let Some((split, next)) = self.splits.iter_mut().find(|(split, next)| **next * SPLITS + **split < numbers) else {
             return Ok(Polled::Ended);
         };
         for _ in 0..10 {
             let number = *next * SPLITS + split;
-            if number < NUMBERS {
+            if number < numbers {
                 rows.push(number as i64, format!("{}", number % 100).as_bytes(), format!("{number}").as_bytes());
                 *next += 1;
             }

@@ -381,6 +381,7 @@ impl Hand {
         let Process { parts, committed, effective, starts, .. } = &mut *process;
         let Some(part) = parts.get_mut(&execution) else { return Vec::new() };
         match command {
+            Command::Look { .. } => vec![Report::Looked { execution, sources: Vec::new() }],
             Command::Open { .. } => vec![Report::Opened { execution, templates: Vec::new() }],
             Command::Restore { .. } => vec![Report::Restored { execution }],
             Command::Build { .. } | Command::Commit { .. } => vec![Report::Built { execution }],
