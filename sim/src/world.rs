@@ -123,6 +123,8 @@ pub struct Seen {
     pub wished_rescales: u64,
     /// Stops.
     pub stopped: u64,
+    /// Stops whose last checkpoint has rows in flight.
+    pub stopped_with_rows: u64,
     /// Partitions of the network.
     pub partitions: u64,
     /// Requests to the disk that failed.

@@ -125,8 +125,7 @@ fn a_stopped_and_a_cancelled_job_go_on_from_their_last_checkpoints() {
     cluster.until_checkpoint("ledger", 2);
     let stopping = cluster.good(&["job", "stop", "ledger", "--no-wait", "--json"]);
     assert!(stopping.contains("\"stopping\""), "{stopping}");
-    // Its last checkpoint is aligned: it waits for what was sent before it.
-    read(&mut cluster, FREE);
+    // Its last checkpoint overtakes what the slow sink has not written, so nobody has to read faster for it to end.
     let at = last_checkpoint(&cluster.until_state("ledger", "stopped"));
     assert!(rows(&cluster.path("out")).len() < ledger.len() as usize, "it was stopped on its way");
 

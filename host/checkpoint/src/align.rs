@@ -313,7 +313,9 @@ impl Aligner {
 
     /// The barrier, made unaligned if it may be.
     fn as_unaligned(&self, barrier: Barrier) -> Barrier {
-        let may = self.mode == Mode::ExactlyOnce && barrier.kind == BarrierKind::Checkpoint;
+        let may = match barrier.kind {
+            BarrierKind::Checkpoint | BarrierKind::Stop => self.mode == Mode::ExactlyOnce,
+        };
         Barrier { unaligned: may, ..barrier }
     }
 

@@ -41,8 +41,8 @@ pub struct Config {
     /// checkpoint may be overtaken by the next, again and again: keep it at 1 there.
     pub max_concurrent: u32,
     /// A checkpoint that is not acknowledged by all tasks this long after its start goes on unaligned: its markers overtake rows.
-    /// 0: from its start; `None`: never, which is the only choice where tasks are in at-least-once mode. The last checkpoint
-    /// of a job stays aligned. While this is set one checkpoint is in progress at a time, whatever `max_concurrent` says: what
+    /// 0: from its start; `None`: never, which is the only choice where tasks are in at-least-once mode. The last checkpoint of a
+    /// stop does so as well; the one of a job whose input has ended has nothing to overtake and stays aligned. While this is set one checkpoint is in progress at a time, whatever `max_concurrent` says: what
     /// is captured in flight for one must not wait for a marker that another has made pointless.
     pub unaligned_after_ms: Option<u64>,
 }
@@ -456,7 +456,7 @@ impl Coordinator {
         self.next_id = CheckpointId(checkpoint.0 + 1);
         self.schedule.started(self.now_ms);
         let mut pending = Pending::new(checkpoint, kind, self.now_ms, self.finished.len());
-        pending.unaligned = kind == CompletionKind::Checkpoint && self.config.unaligned_after_ms == Some(0);
+        pending.unaligned = kind != CompletionKind::Final && self.config.unaligned_after_ms == Some(0);
         let unaligned = pending.unaligned;
         self.pending.insert(checkpoint, pending);
         let barrier_kind = if kind == CompletionKind::Stop { BarrierKind::Stop } else { BarrierKind::Checkpoint };
@@ -484,7 +484,7 @@ impl Coordinator {
 
     /// When a checkpoint that is being aligned stops to be.
     fn unalign_ms(&self, pending: &Pending) -> Option<u64> {
-        let may = pending.phase == Phase::Collecting && pending.kind() == CompletionKind::Checkpoint && !pending.unaligned;
+        let may = pending.phase == Phase::Collecting && pending.kind() != CompletionKind::Final && !pending.unaligned;
         let after_ms = self.config.unaligned_after_ms.filter(|_| may)?;
         Some(pending.since_ms().saturating_add(after_ms))
     }

@@ -78,7 +78,9 @@ impl Task {
             Head::Gate { watermarks, .. } => state.watermarks = watermarks.channels(),
         }
         self.run.snapshot = Some(Snapshot { checkpoint, instances_left: true, rows_left: barrier.unaligned });
-        self.run.stopped |= barrier.kind == BarrierKind::Stop;
+        if barrier.kind == BarrierKind::Stop {
+            (self.run.stopped, self.run.halted) = (true, Some(checkpoint));
+        }
         self.outlet.snapshot(self.id, SnapshotPart::Begin { checkpoint, state, prepare });
         // What was taken from a channel, or comes from a restore, and is not worked off. Of an aligned checkpoint there is none.
         let pieces = self.work_in_flight();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use weir_channel::Watermarks;
 use weir_checkpoint::align::{Action, Aligner, Event};
-use weir_model::{TaskId, WATERMARK_END};
+use weir_model::{CheckpointId, TaskId, WATERMARK_END};
 
 use crate::TaskError;
 use crate::build::GateChannel;
@@ -66,6 +66,9 @@ pub(crate) struct Run {
     pub(crate) finished: bool,
     /// A stop barrier has passed: sources give nothing more.
     pub(crate) stopped: bool,
+    /// The stop whose snapshot was taken: what is behind it is left for who goes on from there, and nothing more is worked off
+    /// unless that stop is given up.
+    pub(crate) halted: Option<CheckpointId>,
     /// Nothing happens any more.
     pub(crate) over: bool,
     /// Since when there is no room downstream.
@@ -175,9 +178,14 @@ impl Task {
     fn hear(&mut self) -> Result<Flow, TaskError> {
         loop {
             match self.mailbox.try_recv() {
-                Ok(Control::Trigger(barrier)) => self.align(Event::Trigger(barrier))?,
+                Ok(Control::Trigger(barrier)) => {
+                    // A new coordinator takes another last checkpoint: its marker is to be read.
+                    self.run.halted = self.run.halted.filter(|stop| *stop >= barrier.checkpoint);
+                    self.align(Event::Trigger(barrier))?;
+                }
                 Ok(Control::Unalign(checkpoint)) => self.align(Event::Unalign(checkpoint))?,
                 Ok(Control::Abort(checkpoint)) => {
+                    self.run.halted = self.run.halted.filter(|stop| *stop > checkpoint);
                     self.align(Event::Abort(checkpoint))?;
                     self.abandon(checkpoint);
                 }
@@ -218,6 +226,7 @@ impl Task {
                     }
                 })
             }
+            Head::Gate { .. } if self.run.halted.is_some() => Ok(Some(None)),
             Head::Gate { gate, restored, .. } => {
                 if self.run.work.is_empty() {
                     if let Some(again) = restored.next() {

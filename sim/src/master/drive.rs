@@ -242,6 +242,7 @@ impl World {
         let rows: u64 = in_flight.map(|of| of.rows).sum();
         self.seen.completed.push((now_us, checkpoint));
         self.seen.completed_with_rows += u64::from(rows > 0);
+        self.seen.stopped_with_rows += u64::from(rows > 0 && manifest.kind == ManifestKind::Stop);
         self.log(|| format!("checkpoint {checkpoint} is complete, {rows} rows in flight"));
         if let Phase::Running(driver) = &mut self.master.phase {
             driver.last_completed = checkpoint;

@@ -61,6 +61,7 @@ fn s21_output_equals_input_when_the_parallelism_changes_with_rows_in_flight() {
     saw(&ran, "a rescale that somebody asked for", 100, |seen| seen.wished_rescales > 0);
     saw(&ran, "rows in flight are restored", 50, |seen| seen.restored_rows > 0);
     saw(&ran, "a stop", 40, |seen| seen.stopped > 0);
+    saw(&ran, "a stop that overtook rows", 10, |seen| seen.stopped_with_rows > 0);
 }
 
 #[test]

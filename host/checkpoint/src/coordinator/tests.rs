@@ -465,11 +465,23 @@ fn unaligned_from_the_start_is_said_with_the_barrier() {
 }
 
 #[test]
-fn s06_the_last_checkpoint_of_a_job_stays_aligned() {
+fn s88a_the_last_checkpoint_of_a_stop_goes_on_unaligned_as_others_do() {
+    let mut driver = Driver::new(Config { unaligned_after_ms: Some(300), ..config() }, 1);
+    assert_eq!(driver.tell(500, Event::RequestStop), [trigger_of(40, BarrierKind::Stop)]);
+    assert_eq!(driver.deadline_ms(), Some(800));
+    assert_eq!(driver.tick(800), [Action::Unalign(CheckpointId(40))]);
+    let mut driver = Driver::new(Config { unaligned_after_ms: Some(0), ..config() }, 1);
+    let actions = driver.tell(500, Event::RequestStop);
+    let is_stop = |barrier: &Barrier| barrier.kind == BarrierKind::Stop && barrier.unaligned;
+    assert!(matches!(&actions[..], [Action::Trigger(barrier)] if is_stop(barrier)), "{actions:?}");
+    let mut driver = Driver::new(Config { unaligned_after_ms: None, ..config() }, 1);
+    assert_eq!(driver.tell(500, Event::RequestStop), [trigger_of(40, BarrierKind::Stop)]);
+    assert_eq!(driver.tick(1_500), [], "never is never");
+}
+
+#[test]
+fn the_last_checkpoint_of_a_job_whose_input_has_ended_stays_aligned() {
     for after_ms in [0, 300] {
-        let mut driver = Driver::new(Config { unaligned_after_ms: Some(after_ms), ..config() }, 1);
-        assert_eq!(driver.tell(500, Event::RequestStop), [trigger_of(40, BarrierKind::Stop)]);
-        assert_eq!(driver.tick(1_500), []);
         let mut driver = Driver::new(Config { unaligned_after_ms: Some(after_ms), ..config() }, 1);
         assert_eq!(driver.finish_all(500), [trigger(40)]);
         assert_eq!(driver.tick(1_500), []);

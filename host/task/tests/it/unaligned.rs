@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_channel::{Frame, Limits};
 use weir_checkpoint::align::Mode;
-use weir_model::{Attempt, Barrier, CheckpointId, KeyGroupRange, TaskId};
+use weir_model::{Attempt, Barrier, BarrierKind, CheckpointId, KeyGroupRange, TaskId};
 use weir_sandbox::Emitted;
 use weir_task::*;
 
@@ -433,4 +433,26 @@ fn a_channel_holds_little_in_front_of_a_slow_receiver_and_more_in_front_of_a_fas
     };
     assert_eq!(bound_at(Duration::from_secs(1)), weir_model::limits::CHANNEL_BYTES_MIN);
     assert_eq!(bound_at(Duration::from_micros(5)), weir_model::limits::CHANNEL_BYTES_MAX);
+}
+
+#[test]
+fn s88a_behind_a_stop_nothing_is_worked_off_unless_it_is_given_up_or_another_follows() {
+    for go_on in [Control::Abort(CheckpointId(1)), Control::Trigger(Barrier { kind: BarrierKind::Stop, ..unaligned(2) })] {
+        let (log, memory) = (Log::default(), Memory::default());
+        let mut place = Place::new();
+        let mut input = place.channel(&Default::default(), 0);
+        let mut task = Stepped::new(&log, place, Vec::new(), vec![sink("out", &memory)], Vec::new());
+        input.send(one(0));
+        task.go();
+        input.send(one(1));
+        input.send(Frame::Barrier(Barrier { kind: BarrierKind::Stop, ..unaligned(1) }));
+        task.go();
+        assert_eq!(in_flight(&log, 1), (vec![piece(InFlightSource::Channel(0), None, vec![one(1)])], true));
+        task.handle.tell(Control::Completed { checkpoint: CheckpointId(0), commit: Vec::new() });
+        task.go();
+        assert_eq!(memory.rows.lock().len(), 1, "a sink that shows rows at once would show them twice");
+        task.handle.tell(go_on);
+        task.go();
+        assert_eq!(memory.rows.lock().len(), 2);
+    }
 }

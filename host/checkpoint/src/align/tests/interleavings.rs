@@ -36,8 +36,6 @@ struct Round {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Aligned,
-    /// Aligned, and the job stops with it, whatever else is said.
-    Stop,
     Unaligned,
     /// Unaligned as soon as the coordinator says so, and it does.
     Switched,
@@ -46,6 +44,8 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Checkpoint {
     kind: Kind,
+    /// The job stops with it.
+    stops: bool,
     /// The coordinator aborts it although no sender skipped it.
     aborted: bool,
     /// How many of the coordinator's messages later it does, or switches.
@@ -74,9 +74,14 @@ fn round() -> impl Strategy<Value = Round> {
 }
 
 fn checkpoint() -> impl Strategy<Value = Checkpoint> {
-    let kind =
-        prop_oneof![2 => Just(Kind::Aligned), 1 => Just(Kind::Stop), 3 => Just(Kind::Unaligned), 3 => Just(Kind::Switched)];
-    (kind, prop::bool::weighted(0.2), 0..4usize).prop_map(|(kind, aborted, delay)| Checkpoint { kind, aborted, delay })
+    let kind = prop_oneof![2 => Just(Kind::Aligned), 3 => Just(Kind::Unaligned), 3 => Just(Kind::Switched)];
+    let chance = prop::bool::weighted;
+    (kind, chance(0.2), chance(0.2), 0..4usize).prop_map(|(kind, stops, aborted, delay)| Checkpoint {
+        kind,
+        stops,
+        aborted,
+        delay,
+    })
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -105,7 +110,7 @@ impl Case {
     }
 
     fn barrier(&self, id: u64) -> Barrier {
-        let kind = if self.of(id).kind == Kind::Stop { BarrierKind::Stop } else { BarrierKind::Checkpoint };
+        let kind = if self.of(id).stops { BarrierKind::Stop } else { BarrierKind::Checkpoint };
         Barrier { kind, unaligned: self.of(id).kind == Kind::Unaligned, ..barrier(id) }
     }
 
@@ -143,7 +148,7 @@ impl Case {
             let id = index as u64 + 1;
             let delay = if self.one_at_a_time { 0 } else { *delay };
             messages.push((3 * index, Event::Trigger(self.barrier(id))));
-            if matches!(kind, Kind::Switched | Kind::Stop) {
+            if *kind == Kind::Switched {
                 messages.push((3 * (index + delay) + 1, Event::Unalign(CheckpointId(id))));
             }
             if self.is_aborted(id) {

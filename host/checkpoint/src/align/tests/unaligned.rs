@@ -99,16 +99,14 @@ fn s05_the_checkpoint_after_one_that_timed_out_is_aligned_again() {
 }
 
 #[test]
-fn s06_a_stop_stays_aligned_whatever_is_said() {
+fn s88a_a_stop_overtakes_as_any_checkpoint_does() {
     let mut aligner = aligner(2);
     let stop = Barrier { kind: BarrierKind::Stop, ..barrier(1) };
-    assert_eq!(comes(&mut aligner, 0, Barrier { unaligned: true, ..stop }), []);
-    assert_eq!(unalign(&mut aligner, 1), []);
-    assert_eq!(tell(&mut aligner, Event::Announced { channel: 1, barrier: stop }), []);
-    assert_eq!(tell(&mut aligner, Event::Barrier { channel: 0, barrier: stop }), [Action::Block(0)]);
-    let actions = tell(&mut aligner, Event::Barrier { channel: 1, barrier: stop });
-    assert_eq!(actions, [Action::Snapshot(stop), Action::Unblock(0)]);
-    assert_eq!(unalign(&mut aligner, 1), [], "nor is it announced");
+    let overtaking = Barrier { unaligned: true, ..stop };
+    assert_eq!(comes(&mut aligner, 0, stop), []);
+    let capture = |channel| Action::Capture { channel, barrier: overtaking };
+    assert_eq!(unalign(&mut aligner, 1), [Action::Snapshot(overtaking), capture(0), capture(1)]);
+    assert_eq!(comes(&mut aligner, 1, stop), [done(1)]);
 }
 
 #[test]
