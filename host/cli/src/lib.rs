@@ -23,6 +23,7 @@ mod markdown;
 mod odd;
 mod output;
 mod run;
+mod sandbox;
 mod sdk;
 mod store;
 mod trust;

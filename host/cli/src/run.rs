@@ -16,7 +16,6 @@ use signal_hook::iterator::Signals;
 use weir_coordinator::{JobError, MasterJob, Notice, Outcome, Progress};
 use weir_model::{CheckpointId, ErrorNumber};
 use weir_plan::{Job, parse_duration};
-use weir_sandbox::{Sandbox, SandboxOptions, Tracking};
 use weir_worker::{ConnectorLine, describe_connectors};
 
 use crate::Native;
@@ -26,6 +25,7 @@ use crate::job_file::JobFileArgs;
 use crate::job_spec;
 use crate::output;
 use crate::run::local::StopHandle;
+use crate::sandbox::{self, MemoryArgs};
 
 /// Exit code of a job that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -41,6 +41,8 @@ const READER_PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Args {
     #[command(flatten)]
     file: JobFileArgs,
+    #[command(flatten)]
+    memory: MemoryArgs,
     /// Forget what was processed before, and start over
     #[arg(long)]
     fresh: bool,
@@ -59,14 +61,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::Result<ExitCode> {
     let (spec, job, components) = job_spec::for_this_process(&args.file, native, global)?;
     let connectors = describe_connectors(&job, Path::new(&spec.job_dir))?;
-    let sandbox = Sandbox::new(SandboxOptions {
-        cache: Some(global.data_dir.join("compiled")),
-        tracking: Tracking::Auto,
-        epoch_interruption: true,
-    })
-    .map_err(|error| {
-        Failure::new(ErrorNumber::SandboxDoesNotStart, Exit::Failed, format!("cannot start the sandbox: {error}"))
-    })?;
+    let sandbox = sandbox::start(&args.memory, global)?;
     let letters = spec.load().map(|job| job.dead_letters()).unwrap_or_default();
     let view = Arc::new(Mutex::new(View::new(global, &job, &letters)));
     lock(&view).begin(&connectors, &sandbox.tracking().to_string());

@@ -9,7 +9,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use weir_model::ErrorNumber;
 use weir_protocol::api::WorkerStatus;
-use weir_sandbox::{Sandbox, SandboxOptions, Tracking};
 use weir_worker::agent::{self, AgentOptions, Shutdown};
 use weir_worker::{BuiltinConnectors, UrlStorages};
 
@@ -18,6 +17,7 @@ use crate::client::{Client, ClusterArgs};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output;
+use crate::sandbox::{self, MemoryArgs};
 
 /// `weir worker`.
 #[derive(clap::Args)]
@@ -40,6 +40,8 @@ pub(crate) struct Args {
     /// What other workers are told to connect to [default: the address from which it reaches the coordinator]
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<String>,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 /// Commands about workers.
@@ -57,14 +59,7 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
         list(&Client::new(cluster.target_or_local(global)?)?, global)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let sandbox = Sandbox::new(SandboxOptions {
-        cache: Some(global.data_dir.join("compiled")),
-        tracking: Tracking::Auto,
-        epoch_interruption: true,
-    })
-    .map_err(|error| {
-        Failure::new(ErrorNumber::SandboxDoesNotStart, Exit::Failed, format!("cannot start the sandbox: {error}"))
-    })?;
+    let sandbox = sandbox::start(&args.memory, global)?;
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1));
     let options = AgentOptions {
         identity_dir: args.identity.unwrap_or_default(),

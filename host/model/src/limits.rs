@@ -119,6 +119,12 @@ pub const INSTANCE_MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 /// Most memory one operator instance may be given (the reach of a 32-bit address).
 pub const INSTANCE_MEMORY_BYTES_MAX: u64 = 4 << 30;
 
+/// Most memory that a job may allow all instances of one operator on one worker.
+pub const OPERATOR_MEMORY_BYTES_MAX: u64 = 1 << 50;
+
+/// Share of the machine's (or the control group's) memory that a worker uses unless it is told, in percent.
+pub const WORKER_MEMORY_PERCENT: u64 = 75;
+
 /// Default deadline of one guest call.
 pub const CALL_DEADLINE_MS_DEFAULT: u64 = 10_000;
 

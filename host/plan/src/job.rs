@@ -216,6 +216,8 @@ impl std::fmt::Display for ComponentRef {
 pub struct LimitsSpec {
     /// Linear memory of one instance. Default [`weir_model::limits::INSTANCE_MEMORY_BYTES_DEFAULT`].
     pub memory_bytes: u64,
+    /// Memory that all instances on one worker hold together. Default: none but the worker's.
+    pub memory_total_bytes: Option<u64>,
     /// Longest guest call. Default [`weir_model::limits::CALL_DEADLINE_MS_DEFAULT`].
     pub call: Duration,
 }

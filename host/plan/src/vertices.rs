@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_model::limits::{
-    CALL_DEADLINE_MS_DEFAULT, INSTANCE_MEMORY_BYTES_DEFAULT, INSTANCE_MEMORY_BYTES_MAX, JOB_VERTICES_MAX, PARALLELISM_MAX,
+    CALL_DEADLINE_MS_DEFAULT, INSTANCE_MEMORY_BYTES_DEFAULT, INSTANCE_MEMORY_BYTES_MAX, JOB_VERTICES_MAX,
+    OPERATOR_MEMORY_BYTES_MAX, PARALLELISM_MAX,
 };
 use weir_model::{is_component_name, is_component_version};
 
@@ -178,10 +179,11 @@ fn operator(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems
     let component = component(&mut section, problems);
     let inputs = input::of_operator(&mut section, problems);
     let config = Value::Object(section.json_table("config", problems).unwrap_or_default());
-    let mut limits =
-        LimitsSpec { memory_bytes: INSTANCE_MEMORY_BYTES_DEFAULT, call: Duration::from_millis(CALL_DEADLINE_MS_DEFAULT) };
+    let call = Duration::from_millis(CALL_DEADLINE_MS_DEFAULT);
+    let mut limits = LimitsSpec { memory_bytes: INSTANCE_MEMORY_BYTES_DEFAULT, memory_total_bytes: None, call };
     if let Some(mut table) = section.section("limits", format!("`limits` of {}", section.name), problems) {
         limits.memory_bytes = table.size("memory", 64 << 10..=INSTANCE_MEMORY_BYTES_MAX, problems).unwrap_or(limits.memory_bytes);
+        limits.memory_total_bytes = table.size("memory_total", 64 << 10..=OPERATOR_MEMORY_BYTES_MAX, problems);
         limits.call = table.duration_above_zero("call", problems).unwrap_or(limits.call);
         table.finish(problems);
     }

@@ -266,6 +266,7 @@ fn flags_replace_and_add_values() {
             "source.log.follow=true",
             "operator.count.config.size=1m",
             "operator.count.limits.memory=\"1GiB\"",
+            "operator.count.limits.memory_total=\"5GiB\"",
             "sink.bad.parallelism=2",
             "sink.out.path=2024",
         ],
@@ -276,7 +277,8 @@ fn flags_replace_and_add_values() {
     assert_eq!(job.restart, RestartSettings::None);
     assert_eq!(json!(source(&job, "log").settings), json!({ "path": "/var/log/access.log", "follow": true, "rate": 2.5 }));
     assert_eq!(operator(&job, "count").config, json!({ "size": "1m" }));
-    assert_eq!(operator(&job, "count").limits.memory_bytes, 1 << 30);
+    let limits = operator(&job, "count").limits;
+    assert_eq!((limits.memory_bytes, limits.memory_total_bytes), (1 << 30, Some(5 << 30)));
     assert_eq!(job.vertices[job.vertex("bad").unwrap()].parallelism, 2);
     let warnings = job.warnings().to_string();
     assert!(warnings.contains("`delay` in [job.restart] has no effect with the strategy \"none\""), "{warnings}");

@@ -9,6 +9,7 @@ use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, OptLevel};
 use weir_model::limits;
 
+use crate::account::{WorkerMemory, process_bytes};
 use crate::cache::Cache;
 use crate::component::Component;
 use crate::error::SandboxError;
@@ -19,6 +20,9 @@ use crate::memory::{Creator, GUARD_BYTES, RESERVATION_BYTES, Tracking, TrackingI
 /// Time between two epochs, which is how exactly deadlines are kept.
 const EPOCH: Duration = Duration::from_millis(10);
 
+/// How often the memory of the process is looked at: every 50 ms, in which a core writes some 100 MB of new pages.
+const EPOCHS_PER_LOOK: u32 = 5;
+
 /// How a sandbox is set up.
 #[derive(Clone, Debug)]
 pub struct SandboxOptions {
@@ -27,13 +31,16 @@ pub struct SandboxOptions {
     pub cache: Option<PathBuf>,
     /// How written pages are found.
     pub tracking: Tracking,
+    /// Bytes that guests of this process may hold together, and that the process may hold: beyond, growing fails inside the guest,
+    /// or the operator that holds most is ended, with its name. None: no bound.
+    pub memory_bytes: Option<u64>,
     /// Whether calls have deadlines. Costs about a quarter of the time of the tightest loops. Default: on.
     pub epoch_interruption: bool,
 }
 
 impl Default for SandboxOptions {
     fn default() -> SandboxOptions {
-        SandboxOptions { cache: None, tracking: Tracking::Auto, epoch_interruption: true }
+        SandboxOptions { cache: None, tracking: Tracking::Auto, memory_bytes: None, epoch_interruption: true }
     }
 }
 
@@ -49,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) linker: Linker<Guest>,
     pub(crate) cache: Option<Cache>,
     pub(crate) tracking: TrackingInUse,
+    pub(crate) memory: Arc<WorkerMemory>,
     epoch_interruption: bool,
 }
 
@@ -64,10 +72,9 @@ impl Sandbox {
         link(&mut linker).map_err(engine_error)?;
         let cache = options.cache.map(|folder| Cache::open(folder, &engine)).transpose()?.flatten();
         let tracking = choose_tracking(options.tracking)?;
-        if options.epoch_interruption {
-            tick(&engine)?;
-        }
-        let shared = Shared { engine, linker, cache, tracking, epoch_interruption: options.epoch_interruption };
+        let memory = WorkerMemory::new(options.memory_bytes);
+        tick(&engine, &memory)?;
+        let shared = Shared { engine, linker, cache, tracking, memory, epoch_interruption: options.epoch_interruption };
         Ok(Sandbox { shared: Arc::new(shared) })
     }
 
@@ -117,18 +124,22 @@ fn config(epoch_interruption: bool) -> Config {
     config
 }
 
-/// Starts the thread that advances the epoch for as long as anything uses the engine.
-fn tick(engine: &Engine) -> Result<(), SandboxError> {
-    let engine = engine.weak();
-    std::thread::Builder::new()
-        .name("weir-epoch".to_string())
-        .spawn(move || {
-            while let Some(engine) = engine.upgrade() {
-                engine.increment_epoch();
-                drop(engine);
-                std::thread::sleep(EPOCH);
+/// Starts the thread that advances the epoch, and looks at the memory of the process, for as long as anything uses the engine.
+fn tick(engine: &Engine, memory: &Arc<WorkerMemory>) -> Result<(), SandboxError> {
+    let (engine, memory) = (engine.weak(), Arc::downgrade(memory));
+    let run = move || {
+        let mut epoch = 0u32;
+        loop {
+            epoch = epoch.wrapping_add(1);
+            let (Some(engine), Some(memory)) = (engine.upgrade(), memory.upgrade()) else { return };
+            engine.increment_epoch();
+            if epoch.is_multiple_of(EPOCHS_PER_LOOK) && memory.is_bounded() {
+                process_bytes().into_iter().for_each(|bytes| memory.look(bytes));
             }
-        })
-        .map(|_| ())
-        .map_err(|error| SandboxError::Engine(format!("cannot start the epoch thread: {error}")))
+            drop((engine, memory));
+            std::thread::sleep(EPOCH);
+        }
+    };
+    let thread = std::thread::Builder::new().name("weir-epoch".to_string()).spawn(run);
+    thread.map(|_| ()).map_err(|error| SandboxError::Engine(format!("cannot start the epoch thread: {error}")))
 }

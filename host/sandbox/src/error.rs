@@ -84,6 +84,14 @@ pub enum SandboxError {
         /// What it may have.
         limit: u64,
     },
+    /// The operator's instances, or all operators, would hold more memory than they may together.
+    #[error("cannot make an instance of component {digest}: {reason}")]
+    TotalMemory {
+        /// The component.
+        digest: Digest,
+        /// Which bound, and what to do.
+        reason: String,
+    },
     /// The operating system refused a mapping or a file in memory.
     #[error("cannot {action}: {source}; check the limits on memory and mappings (vm.max_map_count)")]
     Memory {

@@ -72,9 +72,9 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub(crate) fn new(memory_bytes_max: u64, reports: Arc<Reports>) -> Guest {
+    pub(crate) fn new(limiter: Limiter, reports: Arc<Reports>) -> Guest {
         Guest {
-            limiter: Limiter::new(memory_bytes_max),
+            limiter,
             phase: Phase::Quiet,
             emitted: Vec::new(),
             saved: Vec::new(),

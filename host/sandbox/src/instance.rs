@@ -5,8 +5,9 @@ use std::sync::Arc;
 use wasmtime::Store;
 use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, limits};
 
+use crate::account;
 use crate::component::Exports;
-use crate::error::{CallError, Refusal, SandboxError, Trap};
+use crate::error::{CallError, Refusal, SandboxError, Trap, TrapKind};
 use crate::host::{Emitted, Guest, Phase};
 use crate::image::{Capture, CapturedMemory, Kind};
 use crate::memory::{PAGE_BYTES, PageSet, Region, Tracker};
@@ -38,12 +39,17 @@ pub struct Instance {
     last_checkpoint: Option<CheckpointId>,
     /// Why it is unusable.
     broken: Option<String>,
+    /// Counts it among its operator's.
+    _counted: account::Standing,
 }
 
 /// One linear memory.
 struct Memory {
     region: Arc<Region>,
     tracker: Tracker,
+    /// Pages of the template that this instance has written, so that it has them for itself.
+    own: PageSet,
+    template_pages: u32,
 }
 
 /// The parts of an instance that was just made.
@@ -60,19 +66,23 @@ impl Instance {
         let memories = regions
             .into_iter()
             .zip(template.memories())
-            .map(|(region, template)| Memory { region, tracker: shared.tracking.tracker(template) })
+            .map(|(region, template)| Memory {
+                region,
+                tracker: shared.tracking.tracker(template),
+                own: PageSet::default(),
+                template_pages: (template.size() / PAGE_BYTES) as u32,
+            })
             .collect();
         let deadline_epochs = shared.deadline_epochs(template.limits().call_deadline);
         let (uncommitted, last_checkpoint, broken) = (Vec::new(), None, None);
-        Instance { template, store, exports, memories, deadline_epochs, uncommitted, last_checkpoint, broken }
+        let _counted = account::Standing::new(store.data().limiter.charge.operator());
+        Instance { template, store, exports, memories, deadline_epochs, uncommitted, last_checkpoint, broken, _counted }
     }
 
     /// An instance whose restored pages have been put in place. They count as unwritten: stored images hold them.
     pub(crate) fn restored(template: Template, standing: Standing, checkpoint: u64) -> Result<Instance, SandboxError> {
         let mut instance = Instance::new(template, standing);
-        for memory in &mut instance.memories {
-            memory.take_written()?;
-        }
+        instance.take_written()?;
         instance.last_checkpoint = Some(CheckpointId(checkpoint));
         Ok(instance)
     }
@@ -176,6 +186,10 @@ impl Instance {
         if let Some(reason) = &self.broken {
             return Err(CallError::Host(SandboxError::Unusable(reason.clone()).to_string()));
         }
+        if let Some(why) = self.store.data().limiter.charge.operator().ended() {
+            let trap = Trap { kind: TrapKind::Limit, message: why.to_string() };
+            return Err(self.break_with(trap));
+        }
         self.store.data_mut().begin(phase);
         self.store.set_epoch_deadline(self.deadline_epochs);
         match call(&self.exports, &mut self.store) {
@@ -227,7 +241,7 @@ impl Instance {
             digest: self.template.component().digest(),
             trap: Trap::of(&error, self.template.limits().call_deadline),
         })?;
-        let written = self.memories.iter_mut().map(Memory::take_written).collect::<Result<Vec<_>, _>>()?;
+        let written = self.take_written()?;
         let memories = self
             .memories
             .iter()
@@ -249,6 +263,16 @@ impl Instance {
         }
         self.last_checkpoint = Some(checkpoint);
         Ok(Capture { header: self.template.header(Kind::Capture, checkpoint.0), globals, memories })
+    }
+
+    /// Pages written since the last time, per memory. Those of the template are the instance's own from now on, and charged.
+    fn take_written(&mut self) -> Result<Vec<PageSet>, SandboxError> {
+        let written = self.memories.iter_mut().map(Memory::take_written).collect::<Result<Vec<_>, _>>()?;
+        let new: usize = self.memories.iter_mut().zip(&written).map(|(memory, written)| memory.add_own(written)).sum();
+        if new > 0 {
+            self.store.data_mut().limiter.charge.found((new * PAGE_BYTES) as u64);
+        }
+        Ok(written)
     }
 
     /// From now on captures build on that of `checkpoint`: what it and older ones hold is left out. The abort of a
@@ -279,6 +303,17 @@ impl Memory {
         // belongs to this tracker.
         unsafe { self.tracker.take_written(&self.region) }
             .map_err(|source| SandboxError::Memory { action: "find the written pages of an instance", source })
+    }
+
+    /// Gives the number of pages that were shared with the template before.
+    fn add_own(&mut self, written: &PageSet) -> usize {
+        let written = written.below(self.template_pages);
+        if written.runs().is_empty() {
+            return 0;
+        }
+        let before = self.own.len();
+        self.own = self.own.union(&written);
+        self.own.len() - before
     }
 
     fn copy(&self, pages: PageSet) -> CapturedMemory {

@@ -10,6 +10,7 @@
 //! copy-on-write overlay of a template. [`Instance::capture`] copies the pages written since the last completed
 //! checkpoint, [`Template::restore`] builds an instance from a chain of such captures.
 
+mod account;
 mod bindings;
 mod cache;
 mod component;

@@ -7,13 +7,14 @@ use wasmtime::component::Instance as RawInstance;
 use weir_model::limits;
 use xxhash_rust::xxh3::Xxh3Default;
 
+use crate::account::{Charge, OperatorMemory};
 use crate::bindings::ContextIn;
 use crate::component::{Component, Exports, OperatorContext, Variant};
 use crate::error::{SandboxError, Trap};
 use crate::host::{Guest, HostEvents, Phase};
 use crate::image::{Content, Encoder, Globals, Header, Image, ImageError, Kind, for_each_page, parse_chain};
 use crate::instance::{Instance, Standing};
-use crate::limits::InstanceLimits;
+use crate::limits::{InstanceLimits, Limiter};
 use crate::memory::{PAGE_BYTES, Region, SealedBuilder, SealedMemory, Start, with_plan};
 use crate::reports::{Reports, cut};
 
@@ -32,6 +33,9 @@ struct Inner {
     globals: Globals,
     /// Hash of the whole content.
     id: u128,
+    account: Arc<OperatorMemory>,
+    /// What the template itself holds.
+    _charge: Charge,
 }
 
 impl Component {
@@ -47,7 +51,10 @@ impl Component {
         events: Arc<dyn HostEvents>,
     ) -> Result<Template, SandboxError> {
         let reports = Reports::new(events);
-        let Standing { mut store, exports, regions } = self.start(self.init()?, limits, &reports, None)?;
+        let account = self.shared().memory.operator(limits.memory_total_bytes);
+        let charge = account.take(0).map_err(|reason| self.too_much(reason))?;
+        let limiter = Limiter::new(limits.memory_bytes, charge, true);
+        let Standing { mut store, exports, regions } = self.start(self.init()?, limits, limiter, &reports, None)?;
         let trapped =
             |error: wasmtime::Error| SandboxError::Start { digest: self.digest(), trap: Trap::of(&error, limits.call_deadline) };
         let context_in =
@@ -67,7 +74,8 @@ impl Component {
         store.set_epoch_deadline(self.shared().deadline_epochs(limits.call_deadline));
         let globals = read_globals(&mut store, &exports).map_err(trapped)?;
         let memories = regions.iter().map(|region| seal(region)).collect::<Result<_, _>>()?;
-        Template::new(self.clone(), *limits, reports, memories, globals)
+        drop((store, regions));
+        Template::new(self.clone(), *limits, reports, account, memories, globals)
     }
 
     /// Builds a template from its image. No guest code runs.
@@ -102,7 +110,8 @@ impl Component {
             })
             .collect::<Result<_, SandboxError>>()?;
         let (header, globals) = (image.header, image.globals);
-        let template = Template::new(self.clone(), *limits, Reports::new(events), memories, globals)?;
+        let account = self.shared().memory.operator(limits.memory_total_bytes);
+        let template = Template::new(self.clone(), *limits, Reports::new(events), account, memories, globals)?;
         if template.inner.id != header.template {
             return Err(
                 ImageError::WrongTemplate { image: 0, image_template: header.template, template: template.inner.id }.into()
@@ -116,10 +125,11 @@ impl Component {
         &self,
         variant: &Variant,
         limits: &InstanceLimits,
+        limiter: Limiter,
         reports: &Arc<Reports>,
         starts: Option<Vec<Start>>,
     ) -> Result<Standing, SandboxError> {
-        let mut store = Store::new(&self.shared().engine, Guest::new(limits.memory_bytes, reports.clone()));
+        let mut store = Store::new(&self.shared().engine, Guest::new(limiter, reports.clone()));
         store.set_hostcall_fuel(weir_model::limits::HOSTCALL_BYTES_MAX);
         store.limiter(|guest| &mut guest.limiter);
         store.set_epoch_deadline(self.shared().deadline_epochs(limits.call_deadline));
@@ -140,6 +150,10 @@ impl Component {
         Ok(Standing { store, exports, regions })
     }
 
+    fn too_much(&self, reason: String) -> SandboxError {
+        SandboxError::TotalMemory { digest: self.digest(), reason }
+    }
+
     fn check_sizes(&self, sizes: impl Iterator<Item = u64>, limits: &InstanceLimits) -> Result<(), SandboxError> {
         let (needed, limit) = (sizes.sum(), limits.memory_bytes);
         if needed > limit { Err(SandboxError::MemoryLimit { digest: self.digest(), needed, limit }) } else { Ok(()) }
@@ -151,11 +165,16 @@ impl Template {
         component: Component,
         limits: InstanceLimits,
         reports: Arc<Reports>,
+        account: Arc<OperatorMemory>,
         memories: Vec<Arc<SealedMemory>>,
         globals: Globals,
     ) -> Result<Template, SandboxError> {
         let id = identity(&memories, &globals);
-        let template = Template { inner: Arc::new(Inner { component, limits, reports, memories, globals, id }) };
+        let held: usize = memories.iter().map(|memory| memory.pages().len() * PAGE_BYTES).sum();
+        let _charge = account.take(held as u64).map_err(|reason| component.too_much(reason))?;
+        account.set_template_bytes(memories.iter().map(|memory| memory.size() as u64).sum());
+        let template =
+            Template { inner: Arc::new(Inner { component, limits, reports, memories, globals, id, account, _charge }) };
         // Finds out now, not at the first key, whether instances can be made and fit the memories and globals.
         template.instantiate()?;
         Ok(template)
@@ -221,8 +240,12 @@ impl Template {
     /// Makes an instance with memories of these sizes over the template's, and these globals.
     fn stand(&self, sizes: impl Iterator<Item = usize>, globals: &Globals) -> Result<Standing, SandboxError> {
         let inner = &*self.inner;
+        let sizes: Vec<usize> = sizes.collect();
+        let grown: usize = sizes.iter().zip(&inner.memories).map(|(size, template)| size.saturating_sub(template.size())).sum();
+        let charge = inner.account.take(grown as u64).map_err(|reason| inner.component.too_much(reason))?;
+        let limiter = Limiter::new(inner.limits.memory_bytes, charge, false);
         let starts = inner.memories.iter().cloned().zip(sizes).map(|(template, size)| Start { template, size }).collect();
-        let mut standing = inner.component.start(inner.component.run(), &inner.limits, &inner.reports, Some(starts))?;
+        let mut standing = inner.component.start(inner.component.run(), &inner.limits, limiter, &inner.reports, Some(starts))?;
         let failed = |reason: String| SandboxError::Instantiate { digest: inner.component.digest(), reason };
         if !standing.exports.accessors.iter().map(|access| access.slots()).eq(globals.iter().map(Vec::len)) {
             return Err(failed("its globals are not those of its image".to_string()));

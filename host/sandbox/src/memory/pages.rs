@@ -48,6 +48,12 @@ impl PageSet {
         }
     }
 
+    /// The pages before `end`.
+    pub(crate) fn below(&self, end: u32) -> PageSet {
+        let runs = self.runs.iter().take_while(|run| run.first < end);
+        PageSet { runs: runs.map(|run| Run { first: run.first, count: run.count.min(end - run.first) }).collect() }
+    }
+
     pub(crate) fn runs(&self) -> &[Run] {
         &self.runs
     }
@@ -97,6 +103,7 @@ mod tests {
             let union = a.union(&b);
             let expected: BTreeSet<u32> = sets[0].union(&sets[1]).copied().collect();
             assert!(union.iter().eq(expected.iter().copied()));
+            assert!(union.below(30).iter().eq(expected.iter().copied().filter(|&page| page < 30)));
             assert!(union.runs().windows(2).all(|pair| pair[0].end() < pair[1].first), "runs never touch");
             assert_eq!(union.len(), expected.len());
             assert!((0..70).all(|page| union.contains(page) == expected.contains(&page)));

@@ -5,6 +5,7 @@ mod bench;
 mod calls;
 mod hostile;
 mod restore;
+mod shares;
 mod tracking;
 mod twins;
 
@@ -110,7 +111,7 @@ fn template(component: &Component) -> Template {
 
 /// Limits for guests that misbehave.
 fn tight() -> InstanceLimits {
-    InstanceLimits { memory_bytes: 8 << 20, call_deadline: Duration::from_secs(2) }
+    InstanceLimits { memory_bytes: 8 << 20, memory_total_bytes: None, call_deadline: Duration::from_secs(2) }
 }
 
 /// Rows with these timestamps and 8-byte values.

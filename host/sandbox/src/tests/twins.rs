@@ -87,14 +87,14 @@ fn s96_memories_that_grow_apart_are_merged_and_restored_apart() {
                 if numbers.below(4) == 0 {
                     let grow = if side == 0 { op::GROW_RIGHT } else { op::GROW_LEFT };
                     let pages = 1 + numbers.below(2) as i64;
-                    [&mut steady, &mut interrupted].map(|instance| call(instance, grow, pages, 0));
+                    [&mut steady, &mut interrupted].into_iter().for_each(|instance| call(instance, grow, pages, 0));
                 }
                 let poke = if side == 0 { op::POKE_RIGHT } else { op::POKE_LEFT };
                 let size = memories(&steady)[if side == 0 { RIGHT } else { LEFT }].len() as u64;
                 // Beyond the arguments of the call.
                 let address = 0x20000 + 8 * numbers.below((size - 0x20000) / 8) as i64;
                 let value = numbers.next();
-                [&mut steady, &mut interrupted].map(|instance| call(instance, poke, address, value));
+                [&mut steady, &mut interrupted].into_iter().for_each(|instance| call(instance, poke, address, value));
             }
             chain.push(capture(&mut interrupted, checkpoint));
             if numbers.below(3) == 0 {
@@ -102,7 +102,7 @@ fn s96_memories_that_grow_apart_are_merged_and_restored_apart() {
             }
             interrupted = restore(&template, &chain);
             assert!(memories(&interrupted) == memories(&steady), "checkpoint {checkpoint}");
-            [&mut steady, &mut interrupted].map(check);
+            [&mut steady, &mut interrupted].into_iter().for_each(check);
         }
         let [left, right] = memories(&steady);
         assert_ne!(left.len(), right.len(), "they have grown differently");

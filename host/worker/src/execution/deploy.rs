@@ -369,5 +369,6 @@ impl Deployer<'_> {
 }
 
 pub(super) fn limits(spec: &OperatorSpec) -> InstanceLimits {
-    InstanceLimits { memory_bytes: spec.limits.memory_bytes, call_deadline: spec.limits.call }
+    let weir_plan::LimitsSpec { memory_bytes, memory_total_bytes, call } = spec.limits;
+    InstanceLimits { memory_bytes, memory_total_bytes, call_deadline: call }
 }
