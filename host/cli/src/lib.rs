@@ -103,7 +103,17 @@ pub fn main_with(native: &Native) -> ExitCode {
     }
 }
 
+/// What this process makes is for its user alone: state and rows of jobs, values of variables, components. What sinks make visible
+/// follows the mask that the user has.
+fn keep_private() {
+    let users = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    weir_connectors::set_output_mask(users.bits());
+}
+
 fn execute(command: Command, global: &Global, native: &Native) -> anyhow::Result<ExitCode> {
+    if matches!(command, Command::Run(_) | Command::Coordinator(_) | Command::Worker(_)) {
+        keep_private();
+    }
     match command {
         Command::Run(args) => return run::execute(&args, global, native),
         Command::Job(command) => return job::execute(command, global),

@@ -21,6 +21,7 @@ pub use error::{ConnectorError, SettingError};
 pub use event_time::{EventTime, EventTimeFormat, write_rfc3339};
 pub use no_time::{NoTime, NoTimeRule, event_time_settings};
 pub use registry::{SINKS, SOURCES, sink, source};
+pub use sinks::set_output_mask;
 pub use sinks::{bytes_as_json, stdout_is_closed, stdout_waits_for};
 pub use split_times::{Slot, SplitTimes};
 pub use watermark::WatermarkGenerator;

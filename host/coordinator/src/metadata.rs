@@ -14,6 +14,7 @@
 mod lock;
 mod record;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
@@ -97,7 +98,10 @@ impl Metadata {
     pub(crate) fn open(data_dir: &Path) -> Result<Metadata, MetadataError> {
         let folder = data_dir.join("metadata");
         let failed = |reason: String| MetadataError::Database { action: "open", folder: folder.clone(), reason };
-        std::fs::create_dir_all(&folder).map_err(|error| failed(error.to_string()))?;
+        // It holds what jobs take from their submitters' environment.
+        let private = std::fs::Permissions::from_mode(0o700);
+        let made = std::fs::create_dir_all(&folder).and_then(|()| std::fs::set_permissions(&folder, private));
+        made.map_err(|error| failed(error.to_string()))?;
         if folder.join("CURRENT").exists() && !folder.join(FILE).exists() {
             return Err(MetadataError::Schema { folder, found: "1".to_owned() });
         }

@@ -16,7 +16,7 @@ pub struct ComponentPin {
 }
 
 /// A job as it was submitted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
     /// Path of the job file where it was submitted: for messages, and to tell jobs of one name apart.
     pub file: String,
@@ -32,6 +32,19 @@ pub struct JobSpec {
     pub dead_letters: String,
     /// By component reference, as the job file has it.
     pub components: BTreeMap<String, ComponentPin>,
+}
+
+/// Without values that came from the environment or a flag: whatever is logged or panics shows names only.
+impl std::fmt::Debug for JobSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobSpec")
+            .field("file", &self.file)
+            .field("overrides", &self.overrides.iter().map(|(key, _)| key).collect::<Vec<_>>())
+            .field("environment", &self.environment.keys().collect::<Vec<_>>())
+            .field("job_dir", &self.job_dir)
+            .field("components", &self.components)
+            .finish_non_exhaustive()
+    }
 }
 
 impl JobSpec {

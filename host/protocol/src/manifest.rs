@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
 use weir_model::{Attempt, CheckpointId, InstanceId, KeyGroupRange, Timestamp, WATERMARK_START};
 use weir_plan::{Edge, Job, Topology, VertexKind};
 use weir_storage::{
-    ComponentState, InFlightState, InstanceState, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment, SubtaskState,
-    instance_id,
+    ComponentState, ConfigDigests, InFlightState, InstanceState, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment,
+    SubtaskState, instance_id,
 };
 
 use crate::{Acknowledgement, JobSpec};
@@ -46,7 +45,7 @@ pub fn assemble(
             component: component.map(|(pin, operator)| ComponentState {
                 digest: pin.digest.to_string(),
                 name: Some(pin.name.clone()),
-                config: Value::clone(&operator.config),
+                config_digests: ConfigDigests::of(&operator.config),
             }),
             template: templates.get(&vertex.uid).cloned(),
             subtasks: vec![SubtaskState::default(); vertex.parallelism as usize],

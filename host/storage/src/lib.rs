@@ -36,6 +36,7 @@ mod again;
 mod backend;
 mod checkpoints;
 mod components;
+mod config_digests;
 mod document;
 mod error;
 mod job;
@@ -52,6 +53,7 @@ mod tests;
 
 pub use again::again;
 pub use components::{Bundled, ComponentError, ComponentErrorKind, ComponentStore, Pushed, StoredComponent, digest_of};
+pub use config_digests::ConfigDigests;
 pub use error::{ErrorKind, StorageError};
 pub use job::JobStorage;
 pub use layout::is_file_of;

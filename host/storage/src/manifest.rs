@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_model::{Attempt, CheckpointId, InstanceId};
 
+use crate::ConfigDigests;
+
 /// The format number written to [`Manifest::format`]. Raised when an older build would misread a newer manifest, as one that
 /// does not know [`InFlightState::exchange`] would divide rows in flight over an edge that has changed.
 pub const MANIFEST_FORMAT: u32 = 2;
@@ -113,14 +115,31 @@ pub fn instance_id(name: &str) -> Option<InstanceId> {
 
 /// Which component wrote an operator's images.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredComponentState")]
 pub struct ComponentState {
     /// SHA-256 of the component, 64 hexadecimal digits.
     pub digest: String,
     /// Its `name@version`.
     pub name: Option<String>,
-    /// The configuration it was opened with, which its images contain.
+    /// Of the configuration it was opened with, which its images contain.
+    pub config_digests: ConfigDigests,
+}
+
+/// The same as it may be stored: the configuration itself is read, and never written.
+#[derive(Deserialize)]
+struct StoredComponentState {
+    digest: String,
+    name: Option<String>,
     #[serde(default)]
-    pub config: Value,
+    config: Value,
+    config_digests: Option<ConfigDigests>,
+}
+
+impl From<StoredComponentState> for ComponentState {
+    fn from(stored: StoredComponentState) -> ComponentState {
+        let StoredComponentState { digest, name, config, config_digests } = stored;
+        ComponentState { digest, name, config_digests: config_digests.unwrap_or_else(|| ConfigDigests::of(&config)) }
+    }
 }
 
 /// State of one instance.

@@ -10,7 +10,7 @@ use weir_protocol::manifest::edges_apart;
 use weir_protocol::{
     Command, Execution as ExecutionId, Failure, FailureKind, JobSpec, Looked, Placement, Prepare, Report, WorkerProgress,
 };
-use weir_storage::{JobStorage, Manifest, ManifestKind, Segment, StorageError, again};
+use weir_storage::{ConfigDigests, JobStorage, Manifest, ManifestKind, Segment, StorageError, again};
 
 use super::drive::Driver;
 use super::keeper::{Keeper, RETRY_DELAY};
@@ -394,7 +394,7 @@ fn stored_templates(deployed: &Deployed, manifest: Option<&Manifest>) -> BTreeMa
         let pin = &deployed.spec.components[&operator.component.to_string()];
         let state = manifest.operators.get(uid)?;
         let component = state.component.as_ref()?;
-        let same = component.digest == pin.digest.to_string() && component.config == operator.config;
+        let same = component.digest == pin.digest.to_string() && component.config_digests == ConfigDigests::of(&operator.config);
         Some((uid.to_owned(), state.template.clone().filter(|_| same)?))
     };
     deployed.operators().filter_map(stored).collect()

@@ -4,7 +4,7 @@ use weir_model::InstanceId;
 use weir_plan::{Exchange, Job, VertexKind};
 use weir_protocol::JobSpec;
 use weir_protocol::manifest::edge_between;
-use weir_storage::{ErrorKind, InFlightState, JobStorage, Manifest, OperatorState, instance_id};
+use weir_storage::{ConfigDigests, ErrorKind, InFlightState, JobStorage, Manifest, OperatorState, instance_id};
 
 use crate::JobError;
 
@@ -102,11 +102,12 @@ impl Wanted<'_> {
                 short(&digest),
             )));
         }
-        if component.config != spec.config {
+        let changed = component.config_digests.changed(&ConfigDigests::of(&spec.config));
+        if !changed.is_empty() {
             return Err(JobError::Refused(format!(
-                "cannot resume from {at}: the configuration of operator `{uid}` has changed from {} to {}; its memory image was made with the earlier one: \
+                "cannot resume from {at}: the configuration of operator `{uid}` has changed: {}; its memory image was made with the earlier one: \
                  put that back, or start over with --fresh",
-                component.config, spec.config
+                changed.join(", ")
             )));
         }
         self.check_division(vertex, state, at)

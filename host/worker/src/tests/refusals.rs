@@ -26,7 +26,7 @@ fn s54_state_of_another_digest_configuration_or_number_of_key_groups_is_refused_
         ),
         (
             JOB.replace("exchange = \"hash\" }", "exchange = \"hash\" }\nconfig = { every = 2 }"),
-            "the configuration of operator `count` has changed from {} to {\"every\":2}",
+            "the configuration of operator `count` has changed: `every` was not set;",
         ),
         (JOB.replace("key_groups = 8", "key_groups = 16"), "it was taken with 8 key groups, the job file says 16"),
         (JOB.replace(ONE_INSTANCE.0, ONE_INSTANCE.1), "operator `count` was keyed and now is not"),

@@ -19,6 +19,7 @@ use weir_model::{BatchRef, CheckpointId};
 use self::commit::{Committable, is_same_folder};
 use self::pending::{Compression, Pending, sync_folder};
 use super::format::Format;
+use super::mask;
 use crate::settings::Settings;
 use crate::{ConnectorError, Guarantee, Prepared, SettingError, Sink, SinkContext, SinkFactory};
 
@@ -49,7 +50,7 @@ impl FileSinkFactory {
 impl SinkFactory for FileSinkFactory {
     fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
         let pending = self.folder.join(PENDING);
-        fs::create_dir_all(&pending).map_err(|error| ConnectorError::io("create the folder", &pending, error))?;
+        mask::make_folder(&pending).map_err(|error| ConnectorError::io("create the folder", &pending, error))?;
         Ok(Box::new(FileSink {
             folder: self.folder.clone(),
             format: self.format,
@@ -188,7 +189,7 @@ impl Sink for FileSink {
             let name = entry.map_err(failed)?.file_name();
             let Some(of) = name.to_str().and_then(|name| checkpoint_of(name, &self.uid)) else { continue };
             if of > checkpoint.0 {
-                fs::create_dir_all(&superseded).map_err(|error| ConnectorError::io("create the folder", &superseded, error))?;
+                mask::make_folder(&superseded).map_err(|error| ConnectorError::io("create the folder", &superseded, error))?;
                 let from = self.folder.join(&name);
                 let to = free_name(&superseded, &name.to_string_lossy());
                 fs::rename(&from, &to).map_err(|error| ConnectorError::io("move aside", &from, error))?;

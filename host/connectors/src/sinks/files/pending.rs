@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::write::GzEncoder;
 
 use crate::ConnectorError;
+use crate::sinks::mask;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -50,7 +51,7 @@ impl Pending {
     /// Creates the file, which must not exist.
     pub(super) fn create(path: &Path, compression: Compression) -> Result<Pending, ConnectorError> {
         let failed = |error| ConnectorError::io("create", path, error);
-        let file = BufWriter::with_capacity(BUFFER_BYTES, File::create_new(path).map_err(failed)?);
+        let file = BufWriter::with_capacity(BUFFER_BYTES, mask::create(path).map_err(failed)?);
         let encoder = match compression {
             Compression::None => Encoder::Plain(file),
             Compression::Gzip => Encoder::Gzip(GzEncoder::new(file, flate2::Compression::fast())),
