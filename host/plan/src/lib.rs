@@ -4,6 +4,7 @@
 //! reads the file and the environment. Never looks into what connectors and components accept; their settings are
 //! passed on as written, and [`Job::diagnostic`] places their complaints.
 
+mod advice;
 mod chain;
 mod dead_letter;
 mod diagnostics;

@@ -9,7 +9,7 @@ use crate::job::Job;
 use crate::problems::Problems;
 use crate::reader::Section;
 use crate::tree::{Data, Document, Node, Origin};
-use crate::{env, from_toml, graph, overrides, settings, vertices};
+use crate::{advice, env, from_toml, graph, overrides, settings, vertices};
 
 /// Reads and checks a job file.
 ///
@@ -42,6 +42,9 @@ pub fn load(
 
     let (settings, drafts) = read(&document, &mut problems);
     let edges = graph::connect(&drafts, settings.key_groups, &mut problems);
+    if !problems.has_errors() {
+        advice::warn(&drafts, &edges, &mut problems);
+    }
     let warnings = problems.into_result(&document)?;
     Ok(Job {
         name: settings.name,

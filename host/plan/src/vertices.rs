@@ -34,6 +34,8 @@ pub(crate) struct Draft {
     pub(crate) id: Origin,
     /// Where its parallelism is written, if it is.
     pub(crate) parallelism: Option<Origin>,
+    /// Of a source: `watermark.delay` is written.
+    pub(crate) is_delay_set: bool,
 }
 
 impl Draft {
@@ -132,7 +134,7 @@ fn common(section: &mut Section<'_>, job: &JobSettings, problems: &mut Problems)
 impl Common {
     fn draft(self, kind: VertexKind, inputs: Vec<InputDraft>, origin: Origin, outputs: Vec<Origin>) -> Draft {
         let vertex = Vertex { uid: self.uid, parallelism: self.parallelism, kind };
-        Draft { vertex, inputs, origin, outputs, id: self.id, parallelism: self.parallelism_origin }
+        Draft { vertex, inputs, origin, outputs, id: self.id, parallelism: self.parallelism_origin, is_delay_set: false }
     }
 }
 
@@ -141,9 +143,12 @@ fn source(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) 
     let origin = section.origin().clone();
     let connector = connector(&mut section, problems);
     let event_time = section.json_table("event_time", problems).map(|settings| EventTimeSpec { settings });
+    let mut is_delay_set = false;
     let mut watermark = WatermarkSpec { delay: Duration::ZERO, idle_after: None, max_ahead: MaxAhead::Unset };
     if let Some(mut table) = section.section("watermark", format!("`watermark` of {}", section.name), problems) {
-        watermark.delay = table.duration("delay", problems).unwrap_or_default();
+        let delay = table.duration("delay", problems);
+        is_delay_set = delay.is_some();
+        watermark.delay = delay.unwrap_or_default();
         watermark.idle_after = table.duration_above_zero("idle_after", problems);
         watermark.max_ahead = match table.duration_or("max_ahead", "off", problems) {
             None => MaxAhead::Unset,
@@ -155,7 +160,8 @@ fn source(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) 
     input::of_source(&mut section, problems);
     let settings = section.rest(problems);
     let outputs = vec![common.id.clone()];
-    common.draft(VertexKind::Source(SourceSpec { connector, settings, event_time, watermark }), Vec::new(), origin, outputs)
+    let kind = VertexKind::Source(SourceSpec { connector, settings, event_time, watermark });
+    Draft { is_delay_set, ..common.draft(kind, Vec::new(), origin, outputs) }
 }
 
 fn sink(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) -> Draft {

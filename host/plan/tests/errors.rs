@@ -412,3 +412,55 @@ proptest! {
         let _ = load_with(&format!("{}{byte}{}", &GOOD[..at], &GOOD[at + 1..]), &[]).map_err(|errors| errors.to_string());
     }
 }
+
+/// What is said about a job of a source, an operator and a sink, given as TOML.
+fn warnings_of(source: &str, operator: &str) -> String {
+    let text = format!(
+        "[job]\nname = \"j\"\n[[source]]\nid = \"log\"\nconnector = \"file\"\n{source}\n[[operator]]\nid = \"op\"\n\
+         input = {{ from = \"log\", exchange = \"hash\" }}\n{operator}\n[[sink]]\nid = \"out\"\nconnector = \"stdout\"\ninput = \"op\"\n"
+    );
+    load_with(&text, &[]).unwrap().warnings().to_string()
+}
+
+const TIMED: &str = "event_time = { field = \"at\", format = \"rfc3339\" }\nwatermark = { delay = \"0s\" }";
+
+#[test]
+fn s80_rows_that_an_operator_would_send_to_an_output_without_a_name_are_warned_of() {
+    for component in ["window", "distinct", "rate-alert"] {
+        let said = warnings_of(TIMED, &format!("component = \"{component}@1.1.0\""));
+        assert!(said.contains("operator `op` sends late rows to its second output, which has no name here"), "{said}");
+        assert!(said.contains("outputs = [\"main\", \"late\"], and a sink with input = \"op.late\""), "{said}");
+    }
+    let said = warnings_of("", "component = \"filter@1.1.0\"\nconfig = { dropped = \"output\" }");
+    assert!(said.contains("the rows that do not pass") && said.contains("op.dropped"), "{said}");
+    let said = warnings_of("", "component = \"parse@1.1.0\"\nconfig = { malformed = \"output\" }");
+    assert!(said.contains("malformed rows") && said.contains("op.malformed"), "{said}");
+    for quiet in ["component = \"filter@1.1.0\"", "component = { path = \"window.wasm\" }"] {
+        assert_eq!(warnings_of("", quiet), "", "{quiet}");
+    }
+    let named = "component = \"window@1.1.0\"\noutputs = [\"main\", \"late\"]";
+    let said = warnings_of(TIMED, named);
+    assert!(!said.contains("no name here") && said.contains("nothing reads the output `late`"), "{said}");
+}
+
+#[test]
+fn s80_windows_over_a_source_without_times_are_warned_of() {
+    let window = "component = \"window@1.1.0\"\noutputs = [\"main\", \"late\"]";
+    let said = warnings_of("", window);
+    assert!(said.contains("operator `op` goes by event time, but source `log` has no `event_time`"), "{said}");
+    let said = warnings_of("event_time = { field = \"at\", format = \"rfc3339\" }", window);
+    assert!(said.contains("source `log` has no `watermark.delay`") && said.contains("may be late"), "{said}");
+    assert!(!warnings_of(TIMED, window).contains("event time"), "who says 0s means it");
+    assert_eq!(warnings_of("", "component = \"filter@1.1.0\""), "", "nothing goes by it");
+}
+
+#[test]
+fn s80_what_ends_a_job_at_one_row_is_warned_of() {
+    let filter = "component = \"filter@1.1.0\"";
+    let said = warnings_of("", &format!("{filter}\non_error = \"fail\""));
+    assert!(said.contains("one row that operator `op` cannot process fails the job, and again after each restart"), "{said}");
+    let said = warnings_of("long_lines = \"fail\"", filter);
+    assert!(said.contains("one line that is too long in source `log` ends the job"), "{said}");
+    let said = warnings_of("event_time = { field = \"at\", format = \"rfc3339\", no_time = \"fail\" }", filter);
+    assert!(said.contains("one row without a readable time in source `log` ends the job"), "{said}");
+}
