@@ -318,3 +318,75 @@ fn s80_a_reader_that_takes_nothing_does_not_keep_an_interrupted_job() {
     assert_eq!(running.wait().code(), Some(130), "{}", running.messages());
     assert!(running.messages().contains("takes nothing"), "{}", running.messages());
 }
+
+/// Counts by minute and key of what `path` means, and what is late.
+fn minutes(path: &str, more: &str) -> String {
+    format!(
+        r#"
+[job]
+name = "minutes"
+parallelism = 2
+
+[[source]]
+id = "log"
+connector = "file"
+path = "{path}"
+event_time = {{ field = "t", format = "unix-s" }}
+{more}
+
+[[operator]]
+id = "parse"
+component = "parse@1.1.0"
+input = "log"
+config = {{ format = "json", key = "k" }}
+
+[[operator]]
+id = "counts"
+component = "window@1.1.0"
+input = {{ from = "parse", exchange = "hash" }}
+config = {{ kind = "tumbling", size = "1m", aggregate = ["count"] }}
+outputs = ["main", "late"]
+
+[[sink]]
+id = "out"
+connector = "file"
+input = "counts.main"
+path = "out"
+
+[[sink]]
+id = "late"
+connector = "file"
+input = "counts.late"
+path = "late"
+"#
+    )
+}
+
+#[test]
+fn s80_rotated_logs_give_the_windows_of_one_sorted_file() {
+    let line = |time: usize| format!("{{\"k\":\"{}\",\"t\":{time}}}\n", time % 7);
+    let part = |range: std::ops::Range<usize>| range.map(line).collect::<String>();
+    let windows = |world: &World| {
+        let mut windows: Vec<(String, String)> =
+            rows(&world.path("out")).into_iter().map(|row| (row.key, row.value.to_string())).collect();
+        windows.sort();
+        windows
+    };
+    let sorted = World::new();
+    sorted.write("in/in.log", part(0..9_000));
+    sorted.write("job.toml", minutes("in/in.log*", ""));
+    sorted.run(&["job.toml"]);
+    let expected = windows(&sorted);
+    assert_eq!(expected.len(), 150 * 7);
+    for order in ["time", "modified", "name"] {
+        let rotated = World::new();
+        // The older file is the newer one on disk, as a copy that did not keep its time.
+        rotated.write("in/in.log", part(6_000..9_000));
+        rotated.write("in/in.log.1", part(3_000..6_000));
+        rotated.write("in/in.log.2", part(0..3_000));
+        rotated.write("job.toml", minutes("in/in.log*", &format!("order = \"{order}\"")));
+        rotated.run(&["job.toml"]);
+        assert_eq!(windows(&rotated), expected, "{order}");
+        assert!(rows(&rotated.path("late")).is_empty(), "{order}");
+    }
+}

@@ -126,6 +126,22 @@ pub(crate) fn error(key: &str, message: impl Into<String>, hint: Option<&str>) -
     SettingError { key: key.to_owned(), message: message.into(), hint: hint.map(str::to_owned) }
 }
 
+/// A path in which `~` and `~/...` are the home folder of the user that runs the process. `Err`: what is wrong with it.
+pub(crate) fn at_home(path: &str) -> Result<String, String> {
+    in_home(path, std::env::var("HOME").ok().as_deref())
+}
+
+fn in_home(path: &str, home: Option<&str>) -> Result<String, String> {
+    let Some(rest) = path.strip_prefix('~') else { return Ok(path.to_owned()) };
+    if !rest.is_empty() && !rest.starts_with('/') {
+        return Err("begins with ~ and a name, which only a shell knows; write the folder out".to_owned());
+    }
+    match home.filter(|home| !home.is_empty()) {
+        Some(home) => Ok(format!("{home}{rest}")),
+        None => Err("begins with ~, and this process has no HOME; write the folder out".to_owned()),
+    }
+}
+
 fn wrong(key: &str, expected: &str, found: &Value) -> SettingError {
     error(key, format!("is {found}; expected {expected}"), None)
 }
@@ -136,6 +152,14 @@ mod tests {
 
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_home_folder_is_known_and_others_are_refused_with_a_reason() {
+        assert_eq!(in_home("~/logs/*.log", Some("/home/me")).unwrap(), "/home/me/logs/*.log");
+        assert_eq!(in_home("x~", None).unwrap(), "x~");
+        assert!(in_home("~you/x", Some("/home/me")).unwrap_err().contains("write the folder out"));
+        assert!(in_home("~/x", None).unwrap_err().contains("HOME"));
+    }
 
     #[test]
     fn unknown_keys_are_named_with_the_nearest_valid_one() {

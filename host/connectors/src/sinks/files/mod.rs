@@ -20,7 +20,7 @@ use self::commit::{Committable, is_same_folder};
 use self::pending::{Compression, Pending, sync_folder};
 use super::format::Format;
 use super::mask;
-use crate::settings::Settings;
+use crate::settings::{Settings, at_home, error};
 use crate::{ConnectorError, Guarantee, Prepared, SettingError, Sink, SinkContext, SinkFactory};
 
 /// Folder of files that are not complete, within the sink's.
@@ -39,8 +39,9 @@ pub(crate) struct FileSinkFactory {
 impl FileSinkFactory {
     pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<FileSinkFactory, SettingError> {
         let settings = Settings::new("a file sink", map, &["path", "format", "compression"])?;
+        let folder = settings.required("path", "path is the folder that finished files appear in")?;
         Ok(FileSinkFactory {
-            folder: PathBuf::from(settings.required("path", "path is the folder that finished files appear in")?),
+            folder: PathBuf::from(at_home(folder).map_err(|message| error("path", message, None))?),
             format: Format::from_settings(&settings)?,
             compression: settings.choice("compression", &Compression::CHOICES)?,
         })

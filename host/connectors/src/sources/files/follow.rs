@@ -116,7 +116,7 @@ impl Follow {
             self.adopt(inode, path)?;
         }
         self.is_first_scan = false;
-        self.scan_interval = (now.elapsed() * SCAN_SHARE).clamp(SCAN_INTERVAL, SCAN_INTERVAL_MAX);
+        self.scan_interval = scan_interval(now.elapsed());
         Ok(())
     }
 
@@ -316,6 +316,11 @@ impl Follow {
     }
 }
 
+/// When to look at the path again, after a look that took so long.
+fn scan_interval(took: Duration) -> Duration {
+    took.saturating_mul(SCAN_SHARE).clamp(SCAN_INTERVAL, SCAN_INTERVAL_MAX)
+}
+
 /// What to do about a half-read file that is gone.
 const LOST_HINT: &str =
     "put the file back, set lost_files = \"skip\" to go on without the rest of it, or start over with --fresh";
@@ -451,5 +456,18 @@ fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s80_a_path_that_takes_long_to_look_at_is_looked_at_less_often() {
+        let interval = |ms| scan_interval(Duration::from_millis(ms));
+        assert_eq!(interval(1), SCAN_INTERVAL);
+        assert_eq!(interval(50), Duration::from_secs(1));
+        assert_eq!(interval(60_000), SCAN_INTERVAL_MAX);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::settings::at_home;
+
 /// Paths that the braces of one pattern may stand for.
 const ALTERNATIVES_MAX: usize = 1_000;
 
@@ -41,7 +43,7 @@ impl Pattern {
         let alternatives = if Path::new(path).exists() {
             vec![Alternative::Path(PathBuf::from(path))]
         } else {
-            let path = at_home(path, std::env::var("HOME").ok().as_deref())?;
+            let path = at_home(path)?;
             let (folder, rest) = literal_folder(&path);
             expand(rest)?.iter().map(|rest| Alternative::new(folder, rest)).collect::<Result<_, _>>()?
         };
@@ -102,18 +104,6 @@ fn literal_folder(path: &str) -> (&str, &str) {
     folders.find(|(folder, _)| Path::new(folder).is_dir()).unwrap_or(("", path))
 }
 
-/// `~` and `~/...`: the home folder of the user that runs the process.
-fn at_home(path: &str, home: Option<&str>) -> Result<String, String> {
-    let Some(rest) = path.strip_prefix('~') else { return Ok(path.to_owned()) };
-    if !rest.is_empty() && !rest.starts_with('/') {
-        return Err("begins with ~ and a name, which only a shell knows; write the folder out".to_owned());
-    }
-    match home.filter(|home| !home.is_empty()) {
-        Some(home) => Ok(format!("{home}{rest}")),
-        None => Err("begins with ~, and this process has no HOME; write the folder out".to_owned()),
-    }
-}
-
 /// What braces stand for: `{a,b}` is both, also one in another. Braces without a partner or a comma are themselves.
 fn expand(path: &str) -> Result<Vec<String>, String> {
     let mut done = Vec::new();
@@ -171,14 +161,6 @@ mod tests {
         assert_eq!(expanded("x{1}y{,z"), ["x{1}y{,z"]);
         assert_eq!(expanded("{a}{b,c}"), ["{a}b", "{a}c"]);
         assert!(expand(&"{a,b}".repeat(11)).unwrap_err().contains("1000"));
-    }
-
-    #[test]
-    fn the_home_folder_is_known_and_others_are_refused_with_a_reason() {
-        assert_eq!(at_home("~/logs/*.log", Some("/home/me")).unwrap(), "/home/me/logs/*.log");
-        assert_eq!(at_home("x~", None).unwrap(), "x~");
-        assert!(at_home("~you/x", Some("/home/me")).unwrap_err().contains("write the folder out"));
-        assert!(at_home("~/x", None).unwrap_err().contains("HOME"));
     }
 
     #[test]
