@@ -180,6 +180,81 @@ fn s80_what_may_not_be_read_stops_a_start_and_is_passed_over_later() {
 }
 
 #[test]
+fn s80_a_file_with_several_names_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("log-2"), "two\n").unwrap();
+    symlink("log-2", path("latest.log")).unwrap();
+    fs::hard_link(path("log-2"), path("log-2.saved")).unwrap();
+    fs::write(path("log-1"), "one\n").unwrap();
+    assert_eq!(read_all(folder.path()).unwrap(), ["one", "two"]);
+    let mut source = factory(folder.path(), &json!({})).create(0, 1).unwrap();
+    while poll(&mut *source, &mut Vec::new()).unwrap() != Polled::Ended {}
+    let names: Vec<String> = source.position().into_keys().collect();
+    assert_eq!(names, [path("log-1"), path("log-2")].map(|path| path.to_str().unwrap().to_owned()), "by its own name");
+    assert_eq!(read_all(&path("latest.log")).unwrap(), ["two"]);
+}
+
+#[test]
+fn s80_a_copy_that_is_seen_before_it_is_complete_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let text: String = (0..100).map(|i| format!("line {i} of a log that goes on and on\n")).collect();
+    fs::write(path("x.log"), &text).unwrap();
+    let mut source = factory(&path("x.log*"), &json!({"follow": true})).create(0, 1).unwrap();
+    poll_until(&mut *source, "the first lines", |_, found| found.len() == 100);
+    fs::write(path("x.log.1"), &text[..500]).unwrap();
+    let until = Instant::now() + Duration::from_millis(500);
+    let found = poll_until(&mut *source, "two looks", |_, _| Instant::now() > until);
+    assert_eq!(found, Vec::<String>::new());
+    fs::write(path("x.log.1"), &text).unwrap();
+    poll_until(&mut *source, "the copy", |source, _| source.position().len() == 2);
+    fs::write(path("x.log.2"), &text[..500]).unwrap();
+    let found = poll_until(&mut *source, "a file that stays as it is", |_, found| found.len() >= 13);
+    assert!(found[0].starts_with("line 0 "), "what is no copy after all is read: {found:?}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn s80_no_content_of_a_file_panics_or_hangs(
+        kind in 0usize..6, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..600), cut in 0usize..600,
+    ) {
+        let compressed = |write: &dyn Fn(&[u8]) -> Vec<u8>| {
+            let whole = write(&bytes);
+            whole[..whole.len().min(cut)].to_vec()
+        };
+        let gzip = |bytes: &[u8]| {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            std::io::Write::write_all(&mut encoder, bytes).unwrap();
+            encoder.finish().unwrap()
+        };
+        let content = match kind {
+            0 => bytes.clone(),
+            1 => [b"\x1f\x8b\x08\x00", &bytes[..]].concat(),
+            2 => [b"\x28\xb5\x2f\xfd", &bytes[..]].concat(),
+            3 => compressed(&gzip),
+            4 => compressed(&|bytes| zstd::encode_all(bytes, 0).unwrap()),
+            _ => [&gzip(b"whole\n")[..], &bytes].concat(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, content).unwrap();
+        for more in [json!({}), json!({"follow": true})] {
+            let mut source = factory(&path, &more).create(0, 1).unwrap();
+            let mut rows = Batch::default();
+            for _ in 0..5 {
+                rows.clear();
+                if !matches!(source.poll(&mut rows, 1_000, 1 << 20), Ok(Polled::Rows | Polled::Idle { .. })) {
+                    break;
+                }
+                assert!(rows.view().is_valid());
+            }
+            let _ = source.position();
+        }
+    }
+}
+
+#[test]
 fn a17_of_several_copies_a_cut_file_is_read_on_in_the_longest() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -6,7 +6,7 @@
 //! file cut also sees its copy. What a writer adds and cuts away between two looks cannot be seen by anyone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use weir_model::{Batch, OddExample, OddKind, Oddities, WATERMARK_START};
 use super::super::formats::foreign;
 use super::super::lines::Room;
 use super::discover::{files_of_folder, open_file};
-use super::input::{Head, Kind, REPLACED_HINT, head_content};
+use super::input::{HEAD_BYTES, Head, Kind, REPLACED_HINT, head_content};
 use super::tailed::{Inode, State, Step, Tailed, is_copy};
 use super::{FileSettings, names, owner};
 use crate::{ConnectorError, Polled, Source, SplitTimes};
@@ -29,6 +29,9 @@ const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// Part of the time that is spent on looking at the path at most, but for `SCAN_INTERVAL_MAX`: one in so many.
 const SCAN_SHARE: u32 = 20;
+
+/// How long a file that begins like a known one and is shorter than its beginning may be a copy in the making.
+const COPYING: Duration = Duration::from_secs(2);
 
 /// Every so many batches the file that has waited longest comes first, so that none starves whose rows have no time.
 const FAIR_TURNS: u64 = 4;
@@ -158,6 +161,9 @@ impl Follow {
             // Perhaps a copy that has no content yet: decided when it has.
             return Ok(());
         }
+        if !self.is_first_scan && self.is_perhaps_copy(&file, &path, &content)? {
+            return Ok(());
+        }
         let mut tailed = Tailed::new(inode, path, State::Reading, 0);
         if let Some(original) = self.files.iter().find(|file| file.is_copied_in(&tailed.path, &content)) {
             tailed.state = if original.state == State::Done { State::Done } else { State::CopyOf(original.inode) };
@@ -184,6 +190,31 @@ impl Follow {
         }
         self.files.push(tailed);
         Ok(())
+    }
+
+    /// Whether a file may be a copy of a known one that is being made: it is too short to tell, begins like it, and was written to
+    /// a moment ago. It is decided later.
+    fn is_perhaps_copy(&self, file: &File, path: &Path, content: &[u8]) -> Result<bool, ConnectorError> {
+        let modified = file.metadata().and_then(|metadata| metadata.modified());
+        let modified = modified.map_err(|error| ConnectorError::io("look at", path, error))?;
+        // A time in the future says nothing.
+        let is_fresh = modified.elapsed().is_ok_and(|age| age < COPYING);
+        if !is_fresh || content.len() >= HEAD_BYTES {
+            return Ok(false);
+        }
+        for known in self.files.iter().filter(|known| known.head.bytes > content.len()) {
+            let begins_so = match &known.input {
+                Some(input) => head_content(&input.file, &input.path)?.1.starts_with(content),
+                None => match open_file(&known.path)? {
+                    Some(file) => head_content(&file, &known.path)?.1.starts_with(content),
+                    None => false,
+                },
+            };
+            if begins_so {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// File `at` was cut or written anew.

@@ -113,7 +113,7 @@ pub(super) fn resolve(
 ) -> Result<Resolved, ConnectorError> {
     let mut resolved = Resolved::default();
     let mut strangers = Vec::new();
-    for (path, metadata) in files {
+    for (path, metadata) in distinct(files) {
         let id = names::to_text(&path);
         let place = positions.get(&id).map_or(Ok(None), |position| place(position, &path, &metadata))?;
         match place.and_then(|place| Some((place, positions.remove(&id)?))) {
@@ -140,6 +140,26 @@ pub(super) fn resolve(
         resolved.done.entry(id).or_insert(position);
     }
     Ok(resolved)
+}
+
+/// Each file once, however many names it has: by its own name rather than by a link's, such as `latest.log`.
+fn distinct(files: Vec<(PathBuf, Metadata)>) -> Vec<(PathBuf, Metadata)> {
+    let mut paths: BTreeMap<Inode, Vec<PathBuf>> = BTreeMap::new();
+    for (path, metadata) in &files {
+        paths.entry(Inode::of(metadata)).or_default().push(path.clone());
+    }
+    let is_link = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    let kept = |paths: &[PathBuf]| match paths {
+        [only] => only.clone(),
+        several => several.iter().find(|path| !is_link(path)).unwrap_or(&several[0]).clone(),
+    };
+    let kept: BTreeMap<Inode, PathBuf> = paths.iter().map(|(inode, paths)| (*inode, kept(paths))).collect();
+    let is_kept = |(path, metadata): &(PathBuf, Metadata)| kept.get(&Inode::of(metadata)) == Some(path);
+    let (kept, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_kept);
+    for (path, _) in others {
+        tracing::info!(path = names::shown(&path), "another name of a file that is read");
+    }
+    kept
 }
 
 impl Resolved {
