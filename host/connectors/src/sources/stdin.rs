@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -83,6 +84,8 @@ struct Queue {
     begun_rows: usize,
     /// Lines that were left out, since the process began.
     oddities: Oddities,
+    /// Why nothing more can be read although the input has not ended. Said again after a restart: there is no other thread.
+    failure: Option<String>,
 }
 
 impl Queue {
@@ -92,25 +95,46 @@ impl Queue {
         thread::Builder::new()
             .name("weir-stdin".to_owned())
             .spawn(move || {
-                if let Err(error) = forward(input, rules, &sender) {
+                // Without a word its end would look like that of the input.
+                let read = catch_unwind(AssertUnwindSafe(|| forward(input, rules, &sender)));
+                let panicked = || io::Error::other("the thread that reads it panicked; this is a bug in weir, please report it");
+                if let Err(error) = read.unwrap_or_else(|_| Err(broken(panicked()))) {
                     // No receiver: nobody is left to tell.
                     let _ = sender.send(Err(error));
                 }
             })
             .map_err(|error| ConnectorError::io("start a thread to read", Path::new("standard input"), error))?;
-        Ok(Arc::new(Mutex::new(Queue { receiver, begun: Batch::default(), begun_rows: 0, oddities: Oddities::new() })))
+        Ok(Arc::new(Mutex::new(Queue {
+            receiver,
+            begun: Batch::default(),
+            begun_rows: 0,
+            oddities: Oddities::new(),
+            failure: None,
+        })))
     }
 
     fn poll(&mut self, rows: &mut Batch, room: Room) -> Result<Polled, ConnectorError> {
         while self.begun_rows == self.begun.len() {
             match self.receiver.try_recv() {
-                Ok(piece) => {
-                    let Piece { rows, oddities } = piece?;
+                Ok(Err(error)) => {
+                    self.failure = Some(error.to_string());
+                    return Err(error);
+                }
+                Ok(Ok(Piece { rows, oddities })) => {
                     self.oddities.merge(&oddities);
                     (self.begun, self.begun_rows) = (rows, 0);
                 }
                 Err(TryRecvError::Empty) => return Ok(Polled::Idle { retry_in: POLL_INTERVAL }),
-                Err(TryRecvError::Disconnected) => return Ok(Polled::Ended),
+                Err(TryRecvError::Disconnected) => match &self.failure {
+                    None => return Ok(Polled::Ended),
+                    Some(failure) => {
+                        return Err(ConnectorError::NothingToRead {
+                            path: "standard input".to_owned(),
+                            reason: format!("it failed before, and the rest of it cannot be had any more: {failure}"),
+                            hint: "run the job again, with what was not read as its input",
+                        });
+                    }
+                },
             }
         }
         let first = self.begun_rows;
@@ -125,6 +149,10 @@ impl Queue {
         rows.extend_range(self.begun.view(), first..self.begun_rows);
         Ok(Polled::Rows)
     }
+}
+
+fn broken(error: io::Error) -> ConnectorError {
+    ConnectorError::io("read", Path::new("standard input"), error)
 }
 
 /// Reads to the end. Returns early when nobody listens any more.
@@ -275,5 +303,25 @@ mod tests {
         let queue = Queue::reading(io::Cursor::new(b"\x1f\x8b\x08\x00...".to_vec()), Rules::default()).unwrap();
         let error = drain(&mut over(queue), 10).unwrap_err();
         assert!(error.is_permanent() && error.to_string().contains("zcat"), "{error}");
+    }
+
+    #[test]
+    fn s80_a_reader_that_panics_or_fails_is_no_end_of_input_also_after_a_restart() {
+        struct Buggy(bool);
+        impl Read for Buggy {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                if std::mem::replace(&mut self.0, true) {
+                    panic!("told to");
+                }
+                buffer[..4].copy_from_slice(b"a\nb\n");
+                Ok(4)
+            }
+        }
+        let queue = Queue::reading(Buggy(false), Rules::default()).unwrap();
+        for _ in 0..2 {
+            let mut source = Stdin { queue: Some(Arc::clone(&queue)), oddities: Oddities::new() };
+            let error = drain(&mut source, 10).unwrap_err().to_string();
+            assert!(error.contains("the thread that reads it panicked; this is a bug in weir"), "{error}");
+        }
     }
 }
