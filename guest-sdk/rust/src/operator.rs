@@ -39,10 +39,10 @@ pub trait Operator: Sized + 'static {
     }
 
     /// A whole batch of one input: override it where a loop over columns is faster than row by row. Set rows aside with
-    /// [`Outputs::reject`].
+    /// [`Outputs::reject`], and send what may be too large with [`Port::try_write`], which tells of which row it is.
     ///
     /// # Errors
-    /// Any error fails the job.
+    /// Any error fails the job, and so does what was too large to be sent.
     #[inline]
     fn process_batch(&mut self, input: u32, rows: BatchRef<'_>, out: &mut Outputs) -> Result<(), Error> {
         self.preview(rows);

@@ -60,7 +60,7 @@ mod tests {
             assert_eq!(Span::parse(text), Some(Span::from_ms(ms)), "{text}");
             let span: Span = serde_json::from_value(text.into()).unwrap();
             assert_eq!(span.ms(), ms);
-            assert_eq!(Span::parse(&serde_json::to_value(span).unwrap().as_str().unwrap().to_owned()), Some(span));
+            assert_eq!(Span::parse(serde_json::to_value(span).unwrap().as_str().unwrap()), Some(span));
         }
         for (text, reason) in [
             ("5", "`5` is not a time span"),

@@ -452,3 +452,67 @@ fn what_an_end_of_the_input_has_closed_stays_closed_when_more_comes() {
     assert_eq!(window.take_text(0), [r#"24 a {"start":15,"end":25,"count":1}"#]);
     assert_eq!(window.take_text(1).len(), 1, "that of 11");
 }
+
+mod any_number {
+    use proptest::prelude::*;
+    use weir_sdk::{Decimal, Sum};
+
+    /// Decimal numbers as texts, with their values in units of 10^-12.
+    fn decimal() -> impl Strategy<Value = (String, i128)> {
+        (any::<bool>(), 0u64..1_000_000_000_000_000, 0u32..13, 0u32..4).prop_map(|(negative, digits, places, form)| {
+            let (whole, rest) = (digits / 10u64.pow(places), digits % 10u64.pow(places));
+            let sign = if negative { "-" } else { "" };
+            let plain = if places == 0 { format!("{whole}") } else { format!("{whole}.{rest:0width$}", width = places as usize) };
+            let text = match form {
+                0 => plain,
+                1 => format!("{plain}e0"),
+                2 => format!("{digits}E-{places}"),
+                _ => format!("0.{digits:0>15}e{}", 15 - i64::from(places)),
+            };
+            let value = i128::from(digits) * 10i128.pow(12 - places);
+            (format!("{sign}{text}"), if negative { -value } else { value })
+        })
+    }
+
+    /// To units of 10^-9, halves away from zero.
+    fn rounded(value: i128) -> i128 {
+        (value.abs() + 500) / 1_000 * value.signum()
+    }
+
+    fn text(units: i128) -> String {
+        let (whole, rest) = (units.abs() / 1_000_000_000, units.abs() % 1_000_000_000);
+        let sign = if units < 0 { "-" } else { "" };
+        let fraction = format!("{rest:09}");
+        let fraction = fraction.trim_end_matches('0');
+        if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+    }
+
+    proptest! {
+        #[test]
+        fn decimals_are_read_rounded_and_added_as_whole_numbers_are(numbers in proptest::collection::vec(decimal(), 1..12)) {
+            let (mut sum, mut expected) = (Sum::default(), 0);
+            for (number, value) in &numbers {
+                let (decimal, was_rounded) = Decimal::parse_rounded(number).unwrap();
+                prop_assert_eq!(decimal.to_string(), text(rounded(*value)), "{}", number);
+                prop_assert_eq!(was_rounded, value % 1_000 != 0, "{}", number);
+                prop_assert_eq!(Decimal::parse(number).is_ok(), !was_rounded, "{}", number);
+                sum.add(decimal);
+                expected += rounded(*value);
+            }
+            prop_assert_eq!(sum.to_string(), text(expected));
+            let count = numbers.len() as i128;
+            let mean = (expected.abs() * 2 + count) / (2 * count) * expected.signum();
+            prop_assert_eq!(sum.divided_by(numbers.len() as u64).unwrap().to_string(), text(mean));
+        }
+
+        /// Any text of a number's characters is read or refused, and never panics.
+        #[test]
+        fn what_looks_like_a_number_is_one_or_not(number in "-?[0-9]{0,40}(\\.[0-9]{0,40})?([eE][+-]?[0-9]{0,25})?") {
+            let _ = Decimal::parse(&number);
+            let rounded = Decimal::parse_rounded(&number);
+            let is_number = number.parse::<f64>().is_ok()
+                && !number.contains(".e") && !number.contains(".E") && !number.ends_with('.') && !number.trim_start_matches('-').starts_with('.');
+            prop_assert_eq!(rounded == Err(weir_sdk::DecimalError::NotANumber), !is_number, "{}", number);
+        }
+    }
+}

@@ -41,7 +41,8 @@ impl Operator for Count {
             // The row goes to the dead-letter output with this reason; the stream goes on.
             return Err(row.reject("the row has no key"));
         }
-        let seen = self.seen.or_default(row.key);
+        // Where the memory is nearly full a new key is rejected; `or_default` would go on until the instance ends for it.
+        let seen = self.seen.try_or_default(row.key)?;
         *seen += 1;
         if *seen % self.every == 0 {
             out.emit_json(row.timestamp, row.key, seen)?;
