@@ -388,6 +388,7 @@ impl World {
                     instances,
                     restored: kept,
                     after_end: weir_task::AfterEnd { event_time_max: WATERMARK_START, more: false },
+                    call_rows: Arc::default(),
                 };
                 (work, vec![targets(planned, vertex, Port::Output(0))])
             }

@@ -131,6 +131,12 @@ pub const CALL_DEADLINE_MS_DEFAULT: u64 = 10_000;
 /// Time one guest call should take; the rows per call adapt to it.
 pub const CALL_TARGET_MS: u64 = 5;
 
+/// Rows of an operator's first call, when nothing is known of what they cost.
+pub const CALL_ROWS_FIRST: usize = 64;
+
+/// A call that has met its deadline with many rows bounds later calls to their number divided by this.
+pub const CALL_ROWS_DIVISOR: usize = 8;
+
 /// Deltas an image may consist of before it is merged.
 pub const IMAGE_CHAIN_MAX: usize = 16;
 
@@ -239,6 +245,8 @@ const _: () = assert!(EMIT_BYTES_MAX >= VALUE_BYTES_MAX, "one row of the longest
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize, "column offsets fit in u32");
 const _: () = assert!(KEY_GROUPS_DEFAULT <= KEY_GROUPS_MAX);
 const _: () = assert!(CALL_TARGET_MS < CALL_DEADLINE_MS_DEFAULT);
+const _: () =
+    assert!(CALL_ROWS_FIRST <= FRAME_ROWS_MAX && CALL_ROWS_DIVISOR > 1, "after each deadline that was met, calls have less rows");
 const _: () = assert!(INSTANCE_MEMORY_BYTES_DEFAULT <= INSTANCE_MEMORY_BYTES_MAX);
 const _: () = assert!(PACKET_BYTES_MAX as usize * 10 <= 65_507, "ten packets fit into one send");
 const _: () = assert!(CONTROL_MESSAGE_BYTES_MAX <= CONTROL_QUEUE_BYTES_MAX, "the largest message can wait");

@@ -15,6 +15,7 @@ use crate::chain::{Chain, Node, NodeKind, OnReject, SinkNode, Target};
 use crate::clock::Clock;
 use crate::gate::Gate;
 use crate::operator::{AfterEnd, InstanceFactory, Meters, Operator, RestoredInstance};
+use crate::pace::CallRows;
 use crate::report::{Control, Outlet};
 use crate::router::Router;
 use crate::signal::Signal;
@@ -102,6 +103,8 @@ pub enum NodeWork {
         restored: Vec<RestoredInstance>,
         /// How those of them go on that were told the end.
         after_end: AfterEnd,
+        /// What is known of its calls from executions before; this one adds to it.
+        call_rows: Arc<CallRows>,
     },
     /// A sink.
     Sink(Box<dyn Sink>),
@@ -213,11 +216,12 @@ impl NodeSpec {
     fn build(self, meters: &Meters) -> Result<Node, TaskError> {
         let kind = match self.work {
             NodeWork::Sink(sink) => NodeKind::Sink(SinkNode::new(sink, meters.clock.clone())),
-            NodeWork::Operator { factory, instances, restored, after_end } => {
+            NodeWork::Operator { factory, instances, restored, after_end, call_rows } => {
                 let mut operator = match instances {
                     Instances::Keyed { groups, .. } => Operator::keyed(self.uid.clone(), factory, groups, meters.clone()),
                     Instances::Single(index) => Operator::single(self.uid.clone(), factory, index, meters.clone()),
                 };
+                operator.set_call_rows(call_rows);
                 operator.restore(restored, after_end);
                 if matches!(instances, Instances::Single(_) | Instances::Keyed { eager: true, .. }) {
                     (0..operator.slots()).try_for_each(|slot| operator.ensure(slot))?;

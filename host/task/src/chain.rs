@@ -87,7 +87,7 @@ impl SinkNode {
 
     /// Writes some of the rows from `first` on. Gives how many.
     fn write(&mut self, rows: BatchRef<'_>, first: usize) -> Result<usize, ConnectorError> {
-        let part = self.pace.take(rows, first);
+        let part = self.pace.take(rows, first, usize::MAX);
         let count = part.len();
         let started = self.clock.now();
         self.sink.write(part)?;

@@ -32,6 +32,7 @@ pub use error::TaskError;
 pub use gate::{Announcer, Gate, Sender};
 pub use odd_stats::OddStats;
 pub use operator::{AfterEnd, Instance, InstanceFactory, RestoredInstance};
+pub use pace::CallRows;
 pub use report::{
     CapturedState, Control, InFlight, InFlightSource, Outlet, Prepare, Report, SnapshotPart, SourceState, TaskState,
 };

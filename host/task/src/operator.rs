@@ -9,11 +9,11 @@ use std::time::Duration;
 use weir_model::{
     BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_END, WATERMARK_START,
 };
-use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
+use weir_sandbox::{CallError, Emitted, Rejection, SandboxError, TrapKind};
 
 use crate::TaskError;
 use crate::clock::Clock;
-use crate::pace::Pace;
+use crate::pace::{CallRows, Pace};
 use crate::report::CapturedState;
 use crate::stats::TaskStats;
 
@@ -140,6 +140,7 @@ pub(crate) struct Operator {
     /// Instances were told the end before the checkpoint, and have not gone on.
     ended: bool,
     pace: Pace,
+    call_rows: Arc<CallRows>,
     clock: Arc<dyn Clock>,
     stats: Arc<TaskStats>,
 }
@@ -180,9 +181,15 @@ impl Operator {
             after_end: AfterEnd { event_time_max: WATERMARK_START, more: false },
             ended: false,
             pace: Pace::default(),
+            call_rows: Arc::default(),
             clock: meters.clock,
             stats: meters.stats,
         }
+    }
+
+    /// What is known of calls of earlier executions.
+    pub(crate) fn set_call_rows(&mut self, call_rows: Arc<CallRows>) {
+        self.call_rows = call_rows;
     }
 
     /// Puts instances of a checkpoint in place, before the first call.
@@ -248,15 +255,19 @@ impl Operator {
         call: &mut Call<'_>,
     ) -> Result<usize, TaskError> {
         self.before_call(slot, call.emitted)?;
-        let part = self.pace.take(rows, first);
+        let part = self.pace.take(rows, first, self.call_rows.max());
         let count = part.len();
         if count == 0 {
             return Ok(0);
         }
         let instance = self.slots[slot].as_mut().expect("made before the call");
         instance.calls += 1;
-        let rejected =
-            instance.instance.process(input, part, call.emitted).map_err(|error| TaskError::call(&self.uid, &error))?;
+        let rejected = instance.instance.process(input, part, call.emitted).map_err(|error| {
+            if matches!(&error, CallError::Trapped(trap) if trap.kind == TrapKind::Deadline) {
+                self.call_rows.were_too_many(count);
+            }
+            TaskError::call(&self.uid, &error)
+        })?;
         for mut rejection in rejected {
             if rejection.row as usize >= count {
                 return Err(TaskError::Operator {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weir_protocol::{Command, Execution, Report, Running, WorkerProgress};
+use weir_task::CallRows;
 
 use crate::WorkerOptions;
 use crate::execution::{Runner, transient};
@@ -12,6 +13,26 @@ use crate::execution::{Runner, transient};
 /// What all executions of a worker share.
 pub(crate) struct Shared {
     pub(crate) options: WorkerOptions,
+    pub(crate) call_rows: KnownCalls,
+}
+
+/// Operators whose calls are remembered beyond their executions.
+const KNOWN_CALLS_MAX: usize = 10_000;
+
+/// What is known of the calls of operators, by job and uid: an operator whose call with many rows met its deadline gets fewer in the
+/// next execution, which would only meet the same again.
+#[derive(Default)]
+pub(crate) struct KnownCalls(Mutex<BTreeMap<(String, String), Arc<CallRows>>>);
+
+impl KnownCalls {
+    /// What is known of an operator.
+    pub(crate) fn of(&self, job: &str, uid: &str) -> Arc<CallRows> {
+        let mut known = self.0.lock();
+        if known.len() >= KNOWN_CALLS_MAX {
+            known.retain(|_, of| Arc::strong_count(of) > 1);
+        }
+        known.entry((job.to_owned(), uid.to_owned())).or_default().clone()
+    }
 }
 
 /// A worker. Cheap to clone; all clones are the same worker.
@@ -24,7 +45,7 @@ pub struct Worker {
 impl Worker {
     /// A worker that runs nothing yet.
     pub fn new(options: WorkerOptions) -> Worker {
-        Worker { shared: Arc::new(Shared { options }), executions: Arc::default() }
+        Worker { shared: Arc::new(Shared { options, call_rows: KnownCalls::default() }), executions: Arc::default() }
     }
 
     /// Does what the coordinator says. Returns at once: each execution has a thread of its own.

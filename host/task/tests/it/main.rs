@@ -6,6 +6,7 @@ mod barriers;
 mod flow;
 mod peers;
 mod rejections;
+mod slow_calls;
 mod support;
 mod unaligned;
 mod watermarks;

@@ -367,6 +367,7 @@ pub(crate) fn operator(uid: &str, operators: &Operators, instances: Instances, o
             instances,
             restored: Vec::new(),
             after_end: weir_task::AfterEnd { event_time_max: weir_model::WATERMARK_START, more: false },
+            call_rows: Arc::default(),
         },
         on_reject: OnReject::Fail,
         outputs: vec![outputs],

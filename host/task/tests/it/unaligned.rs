@@ -304,7 +304,7 @@ fn rows_by_key_group_are_in_flight_from_the_section_that_is_worked_on() {
     let (_behind, output) = narrow(&place);
     let nodes = vec![operator("op", &operators, keyed(4), vec![Target::Router(0)])];
     let mut task = Stepped::new(&log, place, Vec::new(), nodes, vec![Router::forward(output)]);
-    let rows: Vec<Row> = (0..400).map(|n| row(n, &format!("k{n}"), "v")).collect();
+    let rows: Vec<Row> = (0..200).map(|n| row(n, &format!("k{n}"), "v")).collect();
     let mut keyed = None;
     weir_model::Partitioner::new(4, 1).partition(batch(&rows).view(), |_, batch| keyed = Some(batch));
     let keyed = keyed.unwrap();

@@ -324,8 +324,13 @@ impl Deployer<'_> {
                 };
                 let instances = restored.instances.remove(&(vertex, subtask)).unwrap_or_default();
                 let after_end = self.after_end(vertex);
-                let work =
-                    NodeWork::Operator { factory, instances: self.division(vertex, subtask), restored: instances, after_end };
+                let work = NodeWork::Operator {
+                    factory,
+                    instances: self.division(vertex, subtask),
+                    restored: instances,
+                    after_end,
+                    call_rows: self.shared.call_rows.of(&job.name, &described.uid),
+                };
                 let on_reject = match spec.on_error {
                     OnError::Fail => OnReject::Fail,
                     OnError::DeadLetter => OnReject::DeadLetter,
