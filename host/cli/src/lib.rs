@@ -83,6 +83,9 @@ enum Command {
     /// Write man pages and completion scripts, for packages.
     #[command(subcommand, hide = true)]
     Generate(generate::Command),
+    /// Compile the component on standard input: the child process that weir starts for it.
+    #[command(hide = true)]
+    CompileComponent,
 }
 
 /// Operators that run natively instead of their component, by uid: for measuring what the sandbox costs. Empty in `weir`.
@@ -91,6 +94,10 @@ pub type Native = BTreeMap<String, Arc<dyn weir_task::InstanceFactory>>;
 /// Does what the process's arguments say; the whole of the binary.
 pub fn main_with(native: &Native) -> ExitCode {
     let cli = Cli::parse();
+    // It has no configuration, and as little as possible happens before it is bounded.
+    if let Command::CompileComponent = cli.command {
+        return sandbox::compile_component();
+    }
     let only_looks = matches!(cli.command, Command::Config(_) | Command::Trust(_) | Command::Completions { .. });
     let global = match Global::new(cli.global, only_looks) {
         Ok(global) => global,
@@ -126,6 +133,7 @@ fn execute(command: Command, global: &Global, native: &Native) -> anyhow::Result
         Command::Explain(args) => explain::execute(&args, global)?,
         Command::Generate(command) => generate::execute(&command, Cli::command())?,
         Command::Trust(args) => trust::execute(&args, global)?,
+        Command::CompileComponent => unreachable!("done before there is a configuration"),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "weir", &mut script);

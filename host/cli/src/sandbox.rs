@@ -1,11 +1,13 @@
 //! The sandbox of this process: its cache of compiled components, and how much memory operators may use.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use weir_model::ErrorNumber;
 use weir_model::limits::WORKER_MEMORY_PERCENT;
 use weir_plan::parse_size;
-use weir_sandbox::{Sandbox, SandboxOptions, Tracking};
+use weir_sandbox::{CompilerProcess, Sandbox, SandboxOptions, Tracking};
 
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
@@ -31,6 +33,7 @@ fn size(text: &str) -> Result<u64, String> {
 pub(crate) fn start(memory: &MemoryArgs, global: &Global) -> Result<Sandbox, Failure> {
     let options = SandboxOptions {
         cache: Some(global.data_dir.join("compiled")),
+        compiler: Some(compiler()),
         tracking: Tracking::Auto,
         memory_bytes: memory.memory.or_else(|| Some(available(Path::new("/"))? / 100 * WORKER_MEMORY_PERCENT)),
         ..SandboxOptions::default()
@@ -38,6 +41,23 @@ pub(crate) fn start(memory: &MemoryArgs, global: &Global) -> Result<Sandbox, Fai
     Sandbox::new(options).map_err(|error| {
         Failure::new(ErrorNumber::SandboxDoesNotStart, Exit::Failed, format!("cannot start the sandbox: {error}"))
     })
+}
+
+/// This program, as the child that compiles.
+pub(crate) fn compiler() -> CompilerProcess {
+    CompilerProcess::this_program(["compile-component".into()])
+}
+
+/// `weir compile-component`.
+pub(crate) fn compile_component() -> ExitCode {
+    match weir_sandbox::compile_as_child() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            // For the parent, which gives it a number and a place.
+            let _ = writeln!(std::io::stderr(), "{reason}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Bytes that this process can have at most: the machine's, or the least that one of its control groups allows. None where nobody

@@ -158,6 +158,18 @@ pub const FETCHED_COMPONENTS_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of compiled components that are kept. Beyond that, those used longest ago are deleted.
 pub const COMPILED_BYTES_MAX: u64 = 1 << 30;
 
+/// CPU time of compiling one component, over all threads, in seconds. Python (18 MB) takes some 10 s.
+pub const COMPILE_CPU_S_MAX: u64 = 120;
+
+/// Memory of compiling one component.
+pub const COMPILE_MEMORY_BYTES_MAX: u64 = 2 << 30;
+
+/// Time of compiling one component, however little of the CPU it gets.
+pub const COMPILE_MS_MAX: u64 = 900_000;
+
+/// Largest machine code of one component.
+pub const ARTEFACT_BYTES_MAX: u64 = 512 << 20;
+
 /// Bytes of a JSON document sent to the API: a job file with what it takes from the environment.
 pub const API_BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -235,6 +247,8 @@ pub const LIVENESS_CONNECTIONS_MAX: usize = 1_024;
 
 const _: () =
     assert!(FETCHED_COMPONENTS_BYTES_MAX >= 8 * COMPONENT_BYTES_MAX as u64, "a job's components are kept until it restarts");
+const _: () = assert!(2 * ARTEFACT_BYTES_MAX <= COMPILED_BYTES_MAX, "both forms of the largest component are kept");
+const _: () = assert!(COMPILE_CPU_S_MAX * 1_000 < COMPILE_MS_MAX);
 const _: () = assert!(FRAME_ROWS_MAX <= u32::MAX as usize);
 const _: () = assert!(ODDITY_VALUE_BYTES_MAX + ODDITY_REASON_BYTES_MAX <= 1 << 10, "an example is a few lines on a terminal");
 const _: () = assert!(ODDITY_EXAMPLES_BYTES_MAX * 16 <= CONTROL_MESSAGE_BYTES_MAX, "a heartbeat speaks of several executions");

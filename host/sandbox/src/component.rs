@@ -129,7 +129,7 @@ impl Component {
 
 impl Variant {
     fn new(shared: &Shared, digest: Digest, bytes: &[u8], accessors: &[Accessor]) -> Result<Variant, SandboxError> {
-        let code = compile(shared, bytes).map_err(|error| SandboxError::Compile { digest, reason: format!("{error:#}") })?;
+        let code = shared.compile(bytes).map_err(|reason| SandboxError::Compile { digest, reason })?;
         let contract = |reason: String| SandboxError::Contract { digest, reason };
         let exports = ExportIndices::of(&code, accessors).map_err(contract)?;
         let pre = shared.linker.instantiate_pre(&code).map_err(|error| contract(format!("{error:#}")))?;
@@ -164,16 +164,6 @@ impl Variant {
                 .collect::<wasmtime::Result<_>>()?,
         })
     }
-}
-
-fn compile(shared: &Shared, bytes: &[u8]) -> wasmtime::Result<Code> {
-    let Some(cache) = &shared.cache else { return Code::new(&shared.engine, bytes) };
-    if let Some(code) = cache.load(&shared.engine, bytes) {
-        return Ok(code);
-    }
-    let code = Code::new(&shared.engine, bytes)?;
-    cache.store(bytes, &code.serialize()?);
-    Ok(code)
 }
 
 impl ExportIndices {

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wasmtime::component::Linker;
+use wasmtime::component::{Component as Code, Linker};
 use wasmtime::{Config, Engine, OptLevel};
 use weir_model::limits;
 
 use crate::account::{WorkerMemory, process_bytes};
 use crate::cache::Cache;
+use crate::compiler::CompilerProcess;
 use crate::component::Component;
 use crate::error::SandboxError;
 use crate::host::{Guest, link};
@@ -29,6 +30,8 @@ pub struct SandboxOptions {
     /// Folder for compiled components; made if missing. Not used, with a warning, if others could have put something into it.
     /// None: compile every time.
     pub cache: Option<PathBuf>,
+    /// The program that compiles components. None: this process does, without bounds on time and memory.
+    pub compiler: Option<CompilerProcess>,
     /// How written pages are found.
     pub tracking: Tracking,
     /// Bytes that guests of this process may hold together, and that the process may hold: beyond, growing fails inside the guest,
@@ -40,7 +43,7 @@ pub struct SandboxOptions {
 
 impl Default for SandboxOptions {
     fn default() -> SandboxOptions {
-        SandboxOptions { cache: None, tracking: Tracking::Auto, memory_bytes: None, epoch_interruption: true }
+        SandboxOptions { cache: None, compiler: None, tracking: Tracking::Auto, memory_bytes: None, epoch_interruption: true }
     }
 }
 
@@ -55,6 +58,7 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) linker: Linker<Guest>,
     pub(crate) cache: Option<Cache>,
+    compiler: Option<CompilerProcess>,
     pub(crate) tracking: TrackingInUse,
     pub(crate) memory: Arc<WorkerMemory>,
     epoch_interruption: bool,
@@ -70,11 +74,12 @@ impl Sandbox {
         let engine = Engine::new(&config(options.epoch_interruption)).map_err(engine_error)?;
         let mut linker = Linker::new(&engine);
         link(&mut linker).map_err(engine_error)?;
-        let cache = options.cache.map(|folder| Cache::open(folder, &engine)).transpose()?.flatten();
+        let cache = options.cache.clone().map(|folder| Cache::open(folder, &engine)).transpose()?.flatten();
         let tracking = choose_tracking(options.tracking)?;
         let memory = WorkerMemory::new(options.memory_bytes);
         tick(&engine, &memory)?;
-        let shared = Shared { engine, linker, cache, tracking, memory, epoch_interruption: options.epoch_interruption };
+        let SandboxOptions { compiler, epoch_interruption, .. } = options;
+        let shared = Shared { engine, linker, cache, compiler, tracking, memory, epoch_interruption };
         Ok(Sandbox { shared: Arc::new(shared) })
     }
 
@@ -85,8 +90,8 @@ impl Sandbox {
 
     /// Checks and instruments an upload, then compiles it or finds it in the cache.
     ///
-    /// The time is bounded by the limits intake sets on sizes, functions and nesting; compilation itself cannot be
-    /// interrupted.
+    /// Time and memory are bounded by the limits intake sets on sizes, functions and nesting, and by those of the
+    /// [`CompilerProcess`]; without one, compilation cannot be interrupted.
     ///
     /// # Errors
     /// What is wrong with the upload, or what the compiler says about it.
@@ -96,6 +101,24 @@ impl Sandbox {
 }
 
 impl Shared {
+    /// Finds the compiled form of an instrumented component in the cache, or makes it. An error is why the compiler does not.
+    pub(crate) fn compile(&self, bytes: &[u8]) -> Result<Code, String> {
+        if let Some(code) = self.cache.as_ref().and_then(|cache| cache.load(&self.engine, bytes)) {
+            return Ok(code);
+        }
+        let (code, artefact) = match &self.compiler {
+            Some(compiler) => compiler.compile(&self.engine, self.epoch_interruption, bytes)?,
+            None => {
+                let code = Code::new(&self.engine, bytes).map_err(|error| format!("{error:#}"))?;
+                let Some(_) = &self.cache else { return Ok(code) };
+                let artefact = code.serialize().map_err(|error| format!("{error:#}"))?;
+                (code, artefact)
+            }
+        };
+        self.cache.iter().for_each(|cache| cache.store(bytes, &artefact));
+        Ok(code)
+    }
+
     /// The number of epochs a call may take, so that it gets at least `deadline`.
     pub(crate) fn deadline_epochs(&self, deadline: Duration) -> u64 {
         if self.epoch_interruption {
@@ -106,7 +129,7 @@ impl Shared {
     }
 }
 
-fn config(epoch_interruption: bool) -> Config {
+pub(crate) fn config(epoch_interruption: bool) -> Config {
     let mut config = Config::new();
     config
         .with_host_memory(Arc::new(Creator))

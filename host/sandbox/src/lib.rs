@@ -13,6 +13,7 @@
 mod account;
 mod bindings;
 mod cache;
+mod compiler;
 mod component;
 mod engine;
 mod error;
@@ -28,6 +29,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+pub use compiler::{CompilerProcess, compile_as_child};
 pub use component::{Component, OperatorContext};
 pub use engine::{Sandbox, SandboxOptions};
 pub use error::{CallError, SandboxError, Trap, TrapKind};

@@ -18,7 +18,7 @@ use crate::failure::{Exit, Failure};
 use crate::global::Global;
 
 use crate::store::{self, ComponentStore, short};
-use crate::{files, output};
+use crate::{files, output, sandbox};
 
 /// Commands about components.
 #[derive(clap::Subcommand)]
@@ -158,8 +158,9 @@ fn refused(file: &str, error: &weir_sandbox::SandboxError) -> Failure {
 fn check(file: &Path, global: &Global) -> anyhow::Result<()> {
     let name = file.display().to_string();
     let bytes = files::read(file, "component")?;
-    let sandbox = Sandbox::new(SandboxOptions::default())
-        .map_err(|error| Failure::new(ErrorNumber::NotAComponent, Exit::Failed, error.to_string()))?;
+    let options = SandboxOptions { compiler: Some(sandbox::compiler()), ..SandboxOptions::default() };
+    let sandbox =
+        Sandbox::new(options).map_err(|error| Failure::new(ErrorNumber::NotAComponent, Exit::Failed, error.to_string()))?;
     let component = sandbox.take_in(&bytes).map_err(|error| refused(&name, &error))?;
     if global.json {
         return output::print_json(&json!({
