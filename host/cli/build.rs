@@ -16,17 +16,44 @@ fn main() -> Result<(), Box<dyn Error>> {
     code.push_str(&embed("RUST_TEMPLATE", &template, &["Cargo.toml", "README.md", "gitignore", "job.toml", "src"])?);
     code.push_str("/// The pages about errors: `E0034.md` and its text.\n");
     code.push_str(&embed_folder("ERROR_PAGES", &here.join("../../docs/errors"))?);
+    code.push_str(&examples(&here.join("../../examples"))?);
     code.push_str(&bundled(&here.join("../../operators/bundled"))?);
     fs::write(PathBuf::from(std::env::var("OUT_DIR")?).join("embedded.rs"), code)?;
     Ok(())
 }
 
-/// Embeds all files of a folder, under their names.
+/// Embeds all files of a folder, under their names. Folders in it are left out: an example that was run has its output there.
 fn embed_folder(name: &str, folder: &Path) -> Result<String, Box<dyn Error>> {
-    let names = fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?));
-    let names: Vec<String> = names.collect::<Result<_, Box<dyn Error>>>()?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.push(entry.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?);
+        }
+    }
     embed(name, folder, &names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The examples that are a job and need nothing built: their names and files.
+fn examples(folder: &Path) -> Result<String, Box<dyn Error>> {
+    println!("cargo:rerun-if-changed={}", folder.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.path().join("job.toml").is_file() {
+            names.push(entry.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?);
+        }
+    }
+    names.sort();
+    let mut code = String::new();
+    let mut all =
+        "/// The examples: their names and files.\npub(crate) const EXAMPLES: &[(&str, &[EmbeddedFile])] = &[\n".to_owned();
+    for name in names {
+        let constant = format!("EXAMPLE_{}", name.to_uppercase().replace('-', "_"));
+        code.push_str(&embed_folder(&constant, &folder.join(&name))?);
+        all.push_str(&format!("    ({name:?}, {constant}),\n"));
+    }
+    Ok(code + &all + "];\n")
 }
 
 /// The operators that `cargo xtask operators` built. Each line of their index begins with name and version.

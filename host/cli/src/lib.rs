@@ -11,6 +11,7 @@ mod component;
 mod config;
 mod config_show;
 mod coordinator;
+mod example;
 mod explain;
 mod failure;
 mod files;
@@ -71,6 +72,9 @@ enum Command {
     /// Show the configuration and where each value comes from.
     #[command(subcommand)]
     Config(config_show::Command),
+    /// List the examples, or write one to a new folder: a job file with sample data.
+    #[command(subcommand)]
+    Example(example::Command),
     /// Explain an error by its number, or list all errors.
     Explain(explain::Args),
     /// Let the weir.toml of the current folder count, after showing what it sets.
@@ -130,6 +134,7 @@ fn execute(command: Command, global: &Global, native: &Native) -> anyhow::Result
         Command::Component(command) => component::execute(command, global)?,
         Command::Checkpoint(command) => checkpoint::execute(command, global)?,
         Command::Config(command) => config_show::execute(&command, global)?,
+        Command::Example(command) => example::execute(command, global)?,
         Command::Explain(args) => explain::execute(&args, global)?,
         Command::Generate(command) => generate::execute(&command, Cli::command())?,
         Command::Trust(args) => trust::execute(&args, global)?,

@@ -1,4 +1,4 @@
-//! The guest SDK, the templates of new components and the pages about errors, as they were when this binary was built.
+//! The guest SDK, the templates of new components, the examples and the pages about errors, as they were when this binary was built.
 //!
 //! They are part of the binary so that `weir component new` needs nothing but cargo, and `weir explain` no checkout.
 
