@@ -264,3 +264,32 @@ fn grid_of(plan: &Plan) -> Grid {
 pub(crate) fn greatest_common_divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
+
+#[cfg(test)]
+impl<T> Panes<T> {
+    /// Number of panes that are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.panes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_unsent_window_of_a_pane_is_the_one_that_looking_at_all_finds() {
+        for (size, slide) in [(10, 10), (10, 5), (6, 4), (7, 2), (9, 1)] {
+            let grid = Grid::new(size, slide);
+            for pane in (-40..40).map(|n| n * grid.pane) {
+                let windows: Vec<Timestamp> =
+                    (-200..200).map(|n| n * slide).filter(|start| *start <= pane && pane + grid.pane <= *start + size).collect();
+                assert_eq!((windows[0], windows[windows.len() - 1]), (grid.first_window(pane), grid.last_window(pane)));
+                for sent_until in (-150..150).chain([Timestamp::MIN, Timestamp::MAX]) {
+                    let expected = windows.iter().copied().find(|start| start + size > sent_until);
+                    assert_eq!(grid.unsent_window(pane, sent_until), expected, "{size}/{slide} {pane} {sent_until}");
+                }
+            }
+        }
+    }
+}
