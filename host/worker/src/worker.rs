@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use weir_protocol::panics::{bug, caught};
 use weir_protocol::{Command, Execution, Report, Running, WorkerProgress};
 use weir_task::CallRows;
 
@@ -49,8 +50,17 @@ impl Worker {
     }
 
     /// Does what the coordinator says. Returns at once: each execution has a thread of its own.
+    ///
+    /// A panic ends the execution, not the others of this worker.
     pub fn command(&self, command: Command) {
         let Some(execution) = command.execution().cloned() else { return };
+        if let Err(panic) = caught(|| self.carry_out(execution.clone(), command)) {
+            let failure = transient(bug("a worker that was told something", &panic));
+            self.shared.options.reports.report(Report::Failed { execution, failure });
+        }
+    }
+
+    fn carry_out(&self, execution: Execution, command: Command) {
         let mut executions = self.executions.lock();
         executions.retain(|_, runner| !runner.has_ended());
         match (executions.get(&execution), command) {
@@ -204,9 +214,17 @@ mod tests {
         go_on.send(()).unwrap();
         assert_eq!(next(), Report::Prepared { execution: execution.clone() });
         assert!(matches!(next(), Report::Ended { .. }));
-        worker.command(prepare);
+        worker.command(prepare.clone());
         go_on.send(()).unwrap();
-        assert_eq!(next(), Report::Prepared { execution });
+        assert_eq!(next(), Report::Prepared { execution: execution.clone() });
+        worker.command(Command::Cancel { execution, finish: false });
+        assert!(matches!(next(), Report::Ended { .. }));
+        // A worker that is not there has a task: nothing but a bug says so, and the execution ends with it.
+        let Command::Prepare(mut wrong) = prepare else { unreachable!("it is one") };
+        (wrong.placement.tasks, wrong.execution.attempt) = (vec![7], Attempt(1));
+        worker.command(Command::Prepare(wrong));
+        let told = next();
+        assert!(matches!(&told, Report::Failed { failure, .. } if failure.reason.contains("panicked at ")), "{told:?}");
         worker.shutdown();
     }
 }

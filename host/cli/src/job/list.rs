@@ -155,6 +155,30 @@ mod tests {
     use weir_model::CheckpointId;
 
     #[test]
+    fn odd_rows_are_shown_with_their_first_and_where_dead_letters_are() {
+        let mut oddities = weir_model::Oddities::new();
+        oddities.add_rows(weir_model::OddKind::Rejected, 1_200, || weir_model::OddExample::new(b"a row", "no log line"));
+        let vertex = serde_json::json!({
+            "uid": "parse", "kind": "operator", "parallelism": 1, "rows_in": 5_000, "rows_out": 3_800, "rows_rejected": 1_200,
+            "oddities": oddities, "rows_in_by_subtask": [5_000], "workers": ["w"], "backpressured": 0.0, "busy": 0.5,
+        });
+        let status = serde_json::json!({
+            "name": "j", "state": "running", "reason": null, "attempt": 1, "restarts": 0, "slots": 1, "submitted_at_ms": 1, "since_ms": 1,
+            "rows_read": 5_000, "rows_written": 3_800, "rows_per_second": 10.0, "oddities": oddities, "checkpoint": null,
+        });
+        let detail = serde_json::json!({
+            "status": status, "file": "/j.toml", "storage": "/s", "dead_letters": ["/d"], "vertices": [vertex], "watermark": null,
+            "checkpoints_completed": 0, "checkpoints_failed": 0, "metrics": {},
+        });
+        let shown = text(&serde_json::from_value(detail).unwrap());
+        for line in
+            ["dead letters /d", "             1,200 rejected", "parse: 1,200 rejected; the first: no log line", "    a row"]
+        {
+            assert!(shown.lines().any(|shown| shown == line), "{line:?} is not in\n{shown}");
+        }
+    }
+
+    #[test]
     fn events_and_checkpoints_are_one_line_each() {
         let event = JobEvent {
             number: 1,

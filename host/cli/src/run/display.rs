@@ -50,6 +50,9 @@ impl Display {
         for line in connectors {
             self.say(&format!("{:>12}  {} ({})", line.uid, line.description, line.promise));
         }
+        if let Some(letters) = self.letters.clone() {
+            self.say(&format!("dead letters  rejected rows, each with its reason, in {letters}"));
+        }
         tracing::info!(tracking, "how written pages are found");
     }
 
