@@ -62,17 +62,19 @@ pub struct WorkerProgress {
 impl WorkerProgress {
     /// Takes in what was said later. What that does not name stays as it was. Tasks come, and are kept, in order of their numbers.
     pub fn merge(&mut self, later: WorkerProgress) {
-        for task in later.tasks {
+        // Named one by one, so that what is added later is merged as well.
+        let WorkerProgress { tasks, oddities, counters, gauges, sent_bytes, received_bytes } = later;
+        for task in tasks {
             match self.tasks.binary_search_by_key(&task.task, |held| held.task) {
                 Ok(held) => self.tasks[held] = task,
                 Err(place) => self.tasks.insert(place, task),
             }
         }
-        self.oddities.extend(later.oddities);
-        self.counters.extend(later.counters);
-        self.gauges.extend(later.gauges);
-        self.sent_bytes = self.sent_bytes.max(later.sent_bytes);
-        self.received_bytes = self.received_bytes.max(later.received_bytes);
+        self.oddities.extend(oddities);
+        self.counters.extend(counters);
+        self.gauges.extend(gauges);
+        self.sent_bytes = self.sent_bytes.max(sent_bytes);
+        self.received_bytes = self.received_bytes.max(received_bytes);
     }
 }
 
