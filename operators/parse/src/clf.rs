@@ -272,6 +272,9 @@ fn quoted_request(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// backslash, Apache some control characters as `\n`. What does not become UTF-8 stays as it is written; bytes that are not
 /// UTF-8 are written as servers would.
 fn plain(text: &[u8]) -> Cow<'_, [u8]> {
+    if text.iter().all(|&byte| byte.is_ascii() && byte != b'\\') {
+        return Cow::Borrowed(text);
+    }
     if text.contains(&b'\\') {
         let decoded = unescape(text);
         if std::str::from_utf8(&decoded).is_ok() {
