@@ -228,4 +228,62 @@ mod tests {
         let windows: std::collections::BTreeSet<i64> = recount.views.keys().map(|(window, _)| *window).collect();
         assert!((250..330).contains(&windows.len()), "{} windows", windows.len());
     }
+
+    mod beside_the_operator {
+        use super::*;
+        use proptest::prelude::*;
+        use proptest::sample::select;
+        use weir_sdk::testing::Harness;
+
+        /// A part of a line, as servers and strangers write it.
+        fn part(choices: &'static [&'static str]) -> impl Strategy<Value = &'static [u8]> {
+            select(choices).prop_map(str::as_bytes)
+        }
+
+        fn request() -> impl Strategy<Value = Vec<u8>> {
+            let word = r#"([!#-\[\]-~]|\\\\|\\"|\\x[0-9A-Fa-f]{2}|\\[nrtbvzx]|é){1,6}"#;
+            prop_oneof![
+                (
+                    select(vec!["GET", "get", "M-SEARCH", "\\x16\\x03", "", "1"]),
+                    word,
+                    select(vec!["HTTP/1.1", "HTTP/2", "http/1.1", "x", "HTTP/x", ""])
+                )
+                    .prop_map(|(method, path, protocol)| format!("{method} /{path} {protocol}").into_bytes()),
+                word.prop_map(String::into_bytes),
+                (word, word).prop_map(|(a, b)| format!("GET /{a} {b} HTTP/1.0").into_bytes()),
+                (word, word).prop_map(|(a, b)| format!("GET /{a}?{b}").into_bytes()),
+                Just(b"GET /caf\xE9 HTTP/1.1".to_vec()),
+                Just(b"GET HTTP/1.1".to_vec()),
+                Just(b"GET  HTTP/1.1".to_vec()),
+                Just(b"GET /a\\".to_vec()),
+                Just(b"-".to_vec()),
+                Just(b"".to_vec()),
+            ]
+        }
+
+        proptest! {
+            #![proptest_config(ProptestConfig::with_cases(3_000))]
+            #[test]
+            fn every_line_has_the_page_that_parse_finds(
+                front in part(&["10.1.2.3 - -", "::1 - ann", "h - john doe", "v.example:443 192.0.2.1 - -", "v:80 localhost - -", "h -", "h - - x", ""]),
+                time in part(&["02/Mar/2026:00:04:59 +0100", "29/Feb/2024:23:59:60 -0730", "31/Dec/1999:00:00:00 +0000", "01/Jan/2030:12:30:00 +1400", "02/Foo/2026:00:04:59 +0100", "yesterday"]),
+                request in request(),
+                status in part(&["200", "404", "-", "304", "500", "400", "abc", "20"]),
+                bytes in part(&["0", "17", "-", "0017", "123456", "1k"]),
+                tail in part(&[
+                    " \"-\" \"-\"", " \"https://a.example/\" \"an \\\"agent\\\"\"", " \"-\" \"x\" \"203.0.113.9\"", " \"-\" \"x\" 0.003", " \"-\"", "",
+                    " \"-\" \"x", " \"a \\\\\" \"b\"",
+                ]),
+            ) {
+                let line = [front, b" [", time, b"] \"", &request, b"\" ", status, b" ", bytes, tail].concat();
+                let mut parse = Harness::<::parse::Parse>::new(
+                    r#"{"format":"combined","key":"path","event_time":{"field":"time","format":"clf"}}"#
+                );
+                parse.row(0, "", &line);
+                let found = parse.take(0).pop().map(|row| (row.timestamp / 1_000, String::from_utf8(row.key).unwrap()));
+                let reasons = parse.take_rejections();
+                prop_assert_eq!(view(&text(&line)), found, "{} {:?}", String::from_utf8_lossy(&line), reasons);
+            }
+        }
+    }
 }
