@@ -115,7 +115,7 @@ fn measure(link: Link, options: Options, arguments: &[String]) -> Result<Value> 
     let validity = Validity::days(1);
     pki::create_cluster(&ca, &validity)?;
     for (folder, name) in [(&ours, SENDER), (&theirs, RECEIVER)] {
-        pki::add_node(&ca, folder, name, &[secure::HOST.to_owned()], &validity)?;
+        pki::add_node(&ca, folder, name, weir_transport::Role::Worker, &[secure::HOST.to_owned()], &validity)?;
     }
     let mut receiver = Receiver::start(&theirs, arguments)?;
     let said = receiver.line()?;

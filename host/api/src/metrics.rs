@@ -79,6 +79,8 @@ pub(crate) fn page(cluster: &dyn ClusterApi) -> String {
     let version = [("version", status.version.as_str()), ("cluster", status.cluster.as_str())];
     page.gauge("weir_cluster_info", "The cluster; always 1", &version, 1.0);
     page.gauge("weir_cluster_start_time_seconds", "When the coordinator started", &[], seconds(status.started_at_ms));
+    let until = seconds(status.certificate_until_ms);
+    page.gauge("weir_cluster_certificate_expiry_time_seconds", "Until when the coordinator's certificate counts", &[], until);
     page.gauge("weir_cluster_workers", "Workers that are connected", &[], status.workers.into());
     page.gauge("weir_cluster_slots", "Slots of connected workers", &[], status.slots.into());
     page.gauge("weir_cluster_slots_used", "Slots in use", &[], status.slots_used.into());

@@ -8,8 +8,8 @@ use serde_json::json;
 use weir_api::Token;
 use weir_model::ErrorNumber;
 use weir_plan::parse_duration;
-use weir_transport::TransportError;
-use weir_transport::pki::{Validity, add_node, create_cluster};
+use weir_transport::pki::{Validity, add_node, create_cluster, revoke};
+use weir_transport::{Role, TransportError};
 
 use crate::client::{Client, ClusterArgs};
 use crate::failure::{Exit, Failure};
@@ -35,6 +35,10 @@ pub(crate) enum Command {
         /// How long certificates are valid, such as 365d
         #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = validity)]
         validity: Validity,
+        /// A node that is to run a coordinator, and the host names and addresses at which its API is to be reached; may be given
+        /// several times. A node called coordinator is one by its name
+        #[arg(long = "coordinator", value_name = "NAME[=HOST,..]", value_parser = node)]
+        coordinators: Vec<Node>,
         /// A node and the host names and addresses at which its API is to be reached; may be given several times [default:
         /// coordinator, worker-1 and worker-2]
         #[arg(long = "node", value_name = "NAME[=HOST,..]", value_parser = node)]
@@ -47,12 +51,22 @@ pub(crate) enum Command {
         /// The node and its host names and addresses
         #[arg(value_name = "NAME[=HOST,..]", value_parser = node)]
         node: Node,
+        /// It is to run a coordinator, and no worker; so is a node called coordinator
+        #[arg(long)]
+        coordinator: bool,
         /// The folder to make [default: nodes/NAME in the cluster's folder]
         #[arg(long, short, value_name = "FOLDER")]
         output: Option<PathBuf>,
         /// How long the certificate is valid, such as 365d
         #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = validity)]
         validity: Validity,
+    },
+    /// Revoke the certificate of a node: its key is lost, or it has gone bad
+    Revoke {
+        /// The folder of the cluster, as `weir cluster init` made it
+        dir: PathBuf,
+        /// The node, or a folder with its node.pem
+        node: PathBuf,
     },
     /// Show the cluster's coordinator, its workers and slots
     Status {
@@ -66,6 +80,14 @@ pub(crate) enum Command {
 pub(crate) struct Node {
     name: String,
     hosts: Vec<String>,
+    /// It leads. Otherwise it is a worker.
+    leads: bool,
+}
+
+impl Node {
+    fn role(&self) -> Role {
+        if self.leads { Role::Coordinator } else { Role::Worker }
+    }
 }
 
 fn node(text: &str) -> Result<Node, String> {
@@ -74,7 +96,7 @@ fn node(text: &str) -> Result<Node, String> {
         return Err("expected NAME or NAME=HOST,HOST".to_owned());
     }
     let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect();
-    Ok(Node { name: name.to_owned(), hosts })
+    Ok(Node { name: name.to_owned(), hosts, leads: name == COORDINATOR })
 }
 
 fn validity(text: &str) -> Result<Validity, String> {
@@ -89,8 +111,19 @@ fn validity(text: &str) -> Result<Validity, String> {
 
 pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
     match command {
-        Command::Init { dir, validity, nodes } => init(&dir, &validity, nodes, global),
-        Command::AddNode { dir, node, output, validity } => {
+        Command::Init { dir, validity, coordinators, nodes } => {
+            let leading = coordinators.into_iter().map(|node| Node { leads: true, ..node });
+            init(&dir, &validity, leading.chain(nodes).collect(), global)
+        }
+        Command::Revoke { dir, node } => {
+            let named = nodes_folder(&dir).join(&node);
+            let folder = if named.join("node.pem").exists() { named } else { node };
+            let list = revoke(&dir, &folder).map_err(|error| of_transport(&error))?;
+            global.note("bring this list into the folder of every node, beside its node.pem; it counts there within a second");
+            output::print(&format!("{}\n", list.display()))
+        }
+        Command::AddNode { dir, node, coordinator, output, validity } => {
+            let node = Node { leads: coordinator || node.leads, ..node };
             let folder = output.unwrap_or_else(|| nodes_folder(&dir).join(&node.name));
             make_node(&dir, &folder, &node, &validity)?;
             global.note(&format!("bring {} to its machine and start it there: weir worker --identity ...", folder.display()));
@@ -118,7 +151,9 @@ fn of_transport(error: &TransportError) -> Failure {
 fn init(dir: &Path, validity: &Validity, nodes: Vec<Node>, global: &Global) -> anyhow::Result<()> {
     let nodes = match nodes.is_empty() {
         false => nodes,
-        true => [COORDINATOR, "worker-1", "worker-2"].map(|name| Node { name: name.to_owned(), hosts: Vec::new() }).to_vec(),
+        true => [COORDINATOR, "worker-1", "worker-2"]
+            .map(|name| Node { name: name.to_owned(), hosts: Vec::new(), leads: name == COORDINATOR })
+            .to_vec(),
     };
     if let Some(twice) =
         nodes.iter().enumerate().find(|(index, node)| nodes[..*index].iter().any(|other| other.name == node.name))
@@ -136,7 +171,7 @@ fn init(dir: &Path, validity: &Validity, nodes: Vec<Node>, global: &Global) -> a
     for node in &nodes {
         let folder = nodes_folder(dir).join(&node.name);
         make_node(dir, &folder, node, validity)?;
-        if node.name == COORDINATOR {
+        if node.leads {
             token.create(&folder.join(TOKEN)).map_err(|error| failed(error.to_string()))?;
         }
     }
@@ -164,7 +199,7 @@ fn make_node(dir: &Path, folder: &Path, node: &Node, validity: &Validity) -> Res
         return Err(failed(format!("cannot make node {}: {} has a certificate already", node.name, folder.display()))
             .hint("remove the folder first if the node is to get a new one"));
     }
-    match add_node(dir, folder, &node.name, &hosts, validity) {
+    match add_node(dir, folder, &node.name, node.role(), &hosts, validity) {
         Ok(_) => Ok(()),
         Err(error) => Err(of_transport(&error)),
     }
@@ -177,10 +212,11 @@ fn status(client: &Client, global: &Global) -> anyhow::Result<()> {
     }
     let started = output::ago(status.started_at_ms);
     let text = format!(
-        "cluster      {}\ncoordinator  {}, version {}, started {started}\nworkers      {} connected\nslots        {} of {} used\n",
+        "cluster      {}\ncoordinator  {}, version {}, started {started}\ncertificate  {}\nworkers      {} connected\nslots        {} of {} used\n",
         status.cluster,
         client.address(),
         status.version,
+        certificate(status.certificate_until_ms),
         status.workers,
         status.slots_used,
         status.slots,
@@ -193,6 +229,14 @@ fn status(client: &Client, global: &Global) -> anyhow::Result<()> {
     output::print(&format!("\n{}", crate::worker::table(&workers)))
 }
 
+/// Until when the coordinator's certificate counts.
+fn certificate(until_ms: u64) -> String {
+    let days = until_ms.saturating_sub(output::now_ms()) / 86_400_000;
+    let until = output::time(i64::try_from(until_ms).unwrap_or(i64::MAX));
+    let warning = if days < 30 { "; make a new one with `weir cluster add-node`" } else { "" };
+    format!("valid until {until}, {days} days{warning}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +246,7 @@ mod tests {
         let named = |name: &str, hosts: &[&str]| Node {
             name: name.to_owned(),
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            leads: name == COORDINATOR,
         };
         assert_eq!(node("w1"), Ok(named("w1", &[])));
         assert_eq!(node("w1=10.0.0.5, weir.example"), Ok(named("w1", &["10.0.0.5", "weir.example"])));

@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 use weir_model::ErrorNumber;
 use weir_protocol::api::WorkerStatus;
 use weir_worker::agent::{self, AgentOptions, Shutdown};
-use weir_worker::{BuiltinConnectors, UrlStorages};
+use weir_worker::{Beneath, BuiltinConnectors, Connectors, Storages, UrlStorages};
 
 use crate::Native;
 use crate::client::{Client, ClusterArgs};
@@ -37,6 +37,10 @@ pub(crate) struct Args {
     /// Where other workers connect to (UDP, and TCP beside it); port 0 takes any that is free
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
     listen: SocketAddr,
+    /// A folder below which sources, sinks, dead letters and checkpoints of jobs have to lie; may be given several times [default:
+    /// any path that this user can read and write]
+    #[arg(long, value_name = "DIR")]
+    allow_path: Vec<PathBuf>,
     /// What other workers are told to connect to [default: the address from which it reaches the coordinator]
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<String>,
@@ -61,6 +65,7 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
     }
     let sandbox = sandbox::start(&args.memory, global)?;
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1));
+    let (connectors, storages) = files(&args.allow_path)?;
     let options = AgentOptions {
         identity_dir: args.identity.unwrap_or_default(),
         listen: args.listen,
@@ -69,8 +74,8 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
         slots: args.slots.unwrap_or(cpus),
         cache_dir: global.data_dir.join("fetched"),
         sandbox,
-        connectors: Arc::new(BuiltinConnectors),
-        storages: Arc::new(UrlStorages),
+        connectors,
+        storages,
         native: native.clone(),
     };
     let shutdown = Shutdown::default();
@@ -79,6 +84,24 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
     agent::run(options, &shutdown)
         .map_err(|error| Failure::new(ErrorNumber::ProcessDoesNotStart, Exit::Failed, error.to_string()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+type Files = (Arc<dyn Connectors>, Arc<dyn Storages>);
+
+/// Connectors and storages, which stay below these folders if there are any.
+fn files(allowed: &[PathBuf]) -> Result<Files, Failure> {
+    if allowed.is_empty() {
+        return Ok((Arc::new(BuiltinConnectors), Arc::new(UrlStorages)));
+    }
+    let wrong = |error: std::io::Error| {
+        Failure::new(
+            ErrorNumber::FileInaccessible,
+            Exit::Usage,
+            format!("--allow-path names a folder that is not there: {error}"),
+        )
+    };
+    let connectors = Beneath::new(allowed, BuiltinConnectors).map_err(wrong)?;
+    Ok((Arc::new(connectors), Arc::new(Beneath::new(allowed, UrlStorages).map_err(wrong)?)))
 }
 
 /// A signal ends the worker; its jobs go on elsewhere from their last checkpoint. A second one ends the process at once.

@@ -20,7 +20,7 @@ use weir_protocol::api::ClusterApi;
 use weir_protocol::panics::{bug, caught};
 use weir_storage::JobStorage;
 use weir_transport::liveness::{self, Sign};
-use weir_transport::{Endpoint, Identity, Incarnation, Incoming, NodeId, Settings};
+use weir_transport::{Endpoint, Identity, Incarnation, Incoming, NodeId, Role, Settings};
 
 use crate::cluster::{Cluster, ClusterOptions, SystemClock};
 use crate::{ServeError, ServeOptions, Server};
@@ -60,10 +60,11 @@ impl Running {
 /// # Errors
 /// If another one has the folder, its metadata or certificate cannot be used, or the address is taken.
 pub fn serve(options: ServeOptions) -> Result<Server, ServeError> {
-    let identity = Arc::new(Identity::load(&options.identity_dir)?);
+    let identity = Arc::new(Identity::load_as(&options.identity_dir, Role::Coordinator)?);
     let cluster = Cluster::open(ClusterOptions {
         data_dir: options.data_dir,
         cluster: identity.cluster().to_string(),
+        certificate_until_ms: until_ms(identity.valid_until()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         default_storage: options.default_storage,
         inspect: options.inspect,
@@ -83,6 +84,11 @@ pub fn serve(options: ServeOptions) -> Result<Server, ServeError> {
             Err(error)
         }
     }
+}
+
+fn until_ms(time: std::time::SystemTime) -> u64 {
+    let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 type Listening = (Runtime, tokio::task::JoinHandle<()>, watch::Sender<bool>, SocketAddr);

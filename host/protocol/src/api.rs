@@ -257,6 +257,9 @@ pub struct ComponentStatus {
 /// The cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
+    /// Until when the coordinator's certificate counts.
+    #[serde(default)]
+    pub certificate_until_ms: u64,
     /// Its id.
     pub cluster: String,
     /// Version of the coordinator.

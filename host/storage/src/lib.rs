@@ -57,6 +57,7 @@ pub use config_digests::ConfigDigests;
 pub use error::{ErrorKind, StorageError};
 pub use job::JobStorage;
 pub use layout::is_file_of;
+pub use local::folder_of as local_folder;
 pub use lock::JobLock;
 pub use manifest::{
     Committable, ComponentState, InFlightState, InstanceState, JobInfo, MANIFEST_FORMAT, MANIFEST_FORMAT_MIN, Manifest,

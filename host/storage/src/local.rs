@@ -113,7 +113,10 @@ impl LocalRoot {
 }
 
 /// The folder that a storage URL names.
-fn folder_of(url: &str) -> Result<PathBuf, StorageError> {
+///
+/// # Errors
+/// If it names none, or storage of another kind.
+pub fn folder_of(url: &str) -> Result<PathBuf, StorageError> {
     let invalid = |reason: &str| StorageError::InvalidName { what: "storage", value: url.to_owned(), reason: reason.to_owned() };
     if url.is_empty() {
         return Err(invalid("it is empty; give a folder"));

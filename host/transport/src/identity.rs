@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -11,15 +11,22 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 
 use crate::pki::certificate::{self, Subject};
+use crate::pki::revoked::Revoked;
 use crate::pki::{self, files};
 use crate::quic::tls;
-use crate::{ClusterId, Incarnation, NodeId, TransportError};
+use crate::{ClusterId, Incarnation, NodeId, Role, TransportError};
+
+/// How long before its end a certificate is warned of.
+const EXPIRY_WARNED: Duration = Duration::from_secs(30 * 86_400);
 
 /// Who this process is.
 pub struct Identity {
     cluster: ClusterId,
     node: NodeId,
+    role: Role,
+    until: SystemTime,
     incarnation: Incarnation,
+    pub(crate) revoked: Revoked,
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
     pub(crate) roots: RootCertStore,
@@ -28,6 +35,23 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Reads the folder of a node that is to be this.
+    ///
+    /// # Errors
+    /// Like [`Identity::load`], and if its certificate is for something else.
+    pub fn load_as(dir: &Path, role: Role) -> Result<Identity, TransportError> {
+        let identity = Identity::load(dir)?;
+        if identity.role == role {
+            return Ok(identity);
+        }
+        let option = if role == Role::Coordinator { " --coordinator" } else { "" };
+        let reason = format!(
+            "it is the certificate of a {}, and a {role} needs another: `weir cluster add-node{option}` makes one",
+            identity.role
+        );
+        Err(TransportError::Identity { path: dir.join(files::NODE), reason })
+    }
+
     /// Reads a node's folder, as [`pki::add_node`] makes it or with certificates from elsewhere: `ca.pem`, `node.pem`,
     /// `node-key.pem`, and `reset.key`, which is made if it is not there. Everything that would fail at a peer later is
     /// checked, and the error names the file.
@@ -45,14 +69,27 @@ impl Identity {
         check_chain(&chain, &roots)
             .map_err(|error| wrong(&node_path, format!("it was not issued by {}: {error}", ca_path.display())))?;
 
-        let key = PrivateKeyDer::from_pem_slice(&files::read(&key_path)?)
+        let key = PrivateKeyDer::from_pem_slice(&files::read_secret(&key_path)?)
             .map_err(|error| wrong(&key_path, format!("there is no private key in it: {error}")))?;
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &tls::provider())
             .map_err(|error| wrong(&key_path, format!("it does not belong to {}: {error}", node_path.display())))?;
 
+        let until = subject.until();
+        let left = until.duration_since(SystemTime::now()).unwrap_or_default();
+        if left < EXPIRY_WARNED {
+            let days = left.as_secs() / 86_400;
+            tracing::warn!(
+                node = %subject.node,
+                "the certificate {} expires in {days} days; `weir cluster add-node` makes a new one",
+                node_path.display()
+            );
+        }
         Ok(Identity {
             cluster: subject.cluster,
+            until,
             node: subject.node,
+            role: subject.role,
+            revoked: Revoked::at(dir.join(files::REVOKED)),
             incarnation: Incarnation(u64::from_le_bytes(pki::random()?)),
             chain,
             key,
@@ -71,12 +108,20 @@ impl Identity {
         &self.node
     }
 
+    /// Until when its certificate counts.
+    pub fn valid_until(&self) -> SystemTime {
+        self.until
+    }
+
     /// The same process once more, for tests that change parts of it.
     #[cfg(test)]
     pub(crate) fn duplicate(&self) -> Identity {
         Identity {
             cluster: self.cluster.clone(),
             node: self.node.clone(),
+            role: self.role,
+            until: self.until,
+            revoked: self.revoked.again(),
             incarnation: self.incarnation,
             chain: self.chain.clone(),
             key: self.key.clone_key(),
@@ -108,7 +153,7 @@ fn check_chain(chain: &[CertificateDer<'static>], roots: &RootCertStore) -> Resu
 
 /// The key by which peers recognise that the process they were connected to has been restarted.
 fn reset_key(path: &Path) -> Result<Vec<u8>, TransportError> {
-    match files::read(path) {
+    match files::read_secret(path) {
         Ok(key) if key.len() >= 32 => Ok(key),
         Ok(key) => {
             let reason = format!("it has {} bytes, but needs 32: delete it, a new one is made", key.len());

@@ -15,6 +15,66 @@ pub struct InvalidName(pub String);
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(Arc<str>);
 
+/// What a node may be: in its certificate, so that the key of a worker, of which there are many, commands nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Leads: workers take commands from it.
+    Coordinator,
+    /// Runs tasks: it reports to a coordinator, and sends rows to other workers.
+    Worker,
+}
+
+impl Role {
+    /// As certificates have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Coordinator => "coordinator",
+            Role::Worker => "worker",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Role> {
+        [Role::Coordinator, Role::Worker].into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whom a connection is meant for. Whoever else answers there is not talked to.
+#[derive(Clone, Copy, Debug)]
+pub enum Expected<'a> {
+    /// A coordinator of the cluster, whatever its name.
+    Coordinator,
+    /// The worker of this name.
+    Worker(&'a NodeId),
+    /// Any node, for tests of what comes before roles.
+    #[cfg(test)]
+    Anyone,
+}
+
+impl Expected<'_> {
+    /// The name that must answer, where one must.
+    pub(crate) fn node(&self) -> Option<&NodeId> {
+        match self {
+            Expected::Worker(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn role(&self) -> Option<Role> {
+        match self {
+            Expected::Coordinator => Some(Role::Coordinator),
+            Expected::Worker(_) => Some(Role::Worker),
+            #[cfg(test)]
+            Expected::Anyone => None,
+        }
+    }
+}
+
 /// Name of a cluster: in the certificates of all its nodes. Chosen at random when the cluster is made, so that no two are
 /// the same and nobody else knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -32,7 +32,7 @@ pub use data::{ChannelHeader, ChannelReader, ChannelWriter, Data};
 pub use endpoint::{Endpoint, Incoming};
 pub use error::{CloseCause, TransportError};
 pub use identity::Identity;
-pub use ids::{ClusterId, Incarnation, InvalidName, NodeId, Peer};
+pub use ids::{ClusterId, Expected, Incarnation, InvalidName, NodeId, Peer, Role};
 pub use metrics::{ConnectionMetrics, EndpointMetrics};
 pub use settings::{Congestion, Settings};
 

@@ -4,6 +4,7 @@
 //! that carries commands out, one after the other (`execution/`).
 
 pub mod agent;
+mod beneath;
 mod execution;
 mod network;
 mod options;
@@ -12,6 +13,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use beneath::Beneath;
 pub use execution::{ConnectorLine, check_connectors, describe_connectors};
 pub use network::{Inbound, Network, OnLost, Outbound, PeerLost, QuicNetwork, RoomWake};
 pub use options::{BuiltinConnectors, ComponentSource, Connectors, Reports, Storages, UrlStorages, WorkerOptions};

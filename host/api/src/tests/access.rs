@@ -103,7 +103,15 @@ fn node(folder: &std::path::Path) -> TlsFiles {
     use weir_transport::pki::{Validity, add_node, create_cluster};
     create_cluster(folder, &Validity::days(1)).unwrap();
     let node = folder.join("node");
-    add_node(folder, &node, "node", &["127.0.0.1".to_owned(), "localhost".to_owned()], &Validity::days(1)).unwrap();
+    add_node(
+        folder,
+        &node,
+        "node",
+        weir_transport::Role::Coordinator,
+        &["127.0.0.1".to_owned(), "localhost".to_owned()],
+        &Validity::days(1),
+    )
+    .unwrap();
     TlsFiles { certificate: node.join("node.pem"), key: node.join("node-key.pem") }
 }
 

@@ -116,8 +116,15 @@ fn it_has_the_fields_that_there_are() {
         dead_letters: "/d".to_owned(),
         components: [("a@1".to_owned(), ComponentPin { digest: digest_of(b"a"), name: "a@1".to_owned() })].into(),
     };
-    let cluster =
-        ClusterStatus { cluster: "c".to_owned(), version: "v".to_owned(), started_at_ms: 1, workers: 1, slots: 1, slots_used: 0 };
+    let cluster = ClusterStatus {
+        cluster: "c".to_owned(),
+        version: "v".to_owned(),
+        certificate_until_ms: 1,
+        started_at_ms: 1,
+        workers: 1,
+        slots: 1,
+        slots_used: 0,
+    };
     let refusal =
         Refusal { kind: RefusalKind::NotFound, code: "E0042".to_owned(), message: "m".to_owned(), hint: Some("h".to_owned()) };
     let samples = [

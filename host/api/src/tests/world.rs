@@ -159,7 +159,7 @@ impl ClusterApi for Fake {
         let mut told = self.changed.wait_while(told, |told| told.held).unwrap();
         told.at_work -= 1;
         let (cluster, version) = ("c1".to_owned(), "0.1.0".to_owned());
-        ClusterStatus { cluster, version, started_at_ms: 1, workers: 1, slots: 4, slots_used: 3 }
+        ClusterStatus { cluster, version, certificate_until_ms: 1, started_at_ms: 1, workers: 1, slots: 4, slots_used: 3 }
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

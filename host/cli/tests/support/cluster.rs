@@ -93,7 +93,7 @@ impl Told {
 impl ClusterApi for Fake {
     fn status(&self) -> ClusterStatus {
         let (cluster, version) = ("c1".to_owned(), "0.1.0".to_owned());
-        ClusterStatus { cluster, version, started_at_ms: 1, workers: 1, slots: 4, slots_used: 3 }
+        ClusterStatus { cluster, version, certificate_until_ms: 1, started_at_ms: 1, workers: 1, slots: 4, slots_used: 3 }
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

@@ -101,6 +101,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) data_dir: PathBuf,
     /// Its id, for people.
     pub(crate) cluster: String,
+    /// Until when this node's certificate counts.
+    pub(crate) certificate_until_ms: u64,
     /// This program's version.
     pub(crate) version: String,
     pub(crate) default_storage: String,

@@ -16,6 +16,7 @@ pub(super) fn cluster(options: &ClusterOptions, started_at_ms: u64, workers: &[W
     let alive = || workers.iter().filter(|worker| worker.alive);
     ClusterStatus {
         cluster: options.cluster.clone(),
+        certificate_until_ms: options.certificate_until_ms,
         version: options.version.clone(),
         started_at_ms,
         workers: alive().count() as u32,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::runtime::Runtime;
 use weir_protocol::{Command, Envelope, Register, Report, decode, encode};
 use weir_transport::pki::{self, Validity};
-use weir_transport::{Control, Endpoint, Identity, Settings, liveness};
+use weir_transport::{Control, Endpoint, Expected, Identity, Role, Settings, liveness};
 
 use crate::{ServeError, ServeOptions, Server, serve};
 
@@ -35,7 +35,15 @@ fn world() -> (tempfile::TempDir, Server, Client) {
     let folder = tempfile::tempdir().unwrap();
     pki::create_cluster(&folder.path().join("ca"), &Validity::days(1)).unwrap();
     for node in ["coordinator", "a"] {
-        pki::add_node(&folder.path().join("ca"), &folder.path().join(node), node, &[], &Validity::days(1)).unwrap();
+        pki::add_node(
+            &folder.path().join("ca"),
+            &folder.path().join(node),
+            node,
+            if node == "coordinator" { Role::Coordinator } else { Role::Worker },
+            &[],
+            &Validity::days(1),
+        )
+        .unwrap();
     }
     let server = serve(options(folder.path())).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -62,7 +70,7 @@ fn register(data_address: &str) -> Report {
 
 impl Client {
     fn connect(&self) -> Control {
-        self.runtime.block_on(self.endpoint.connect_control(&self.address, None)).unwrap()
+        self.runtime.block_on(self.endpoint.connect_control(&self.address, Expected::Coordinator)).unwrap()
     }
 
     /// Says something first on a new connection; gives how that was closed.

@@ -14,7 +14,10 @@ use crate::link::{Link, code};
 use crate::metrics::count;
 use crate::pki::certificate::Subject;
 use crate::quic::config::open_up;
-use crate::{Control, Data, Peer};
+use crate::{Control, Data, Identity, Peer, Role};
+
+/// How often it is looked whether certificates of connections still count.
+const CERTIFICATE_CHECK: Duration = Duration::from_secs(1);
 
 /// Accepts until the endpoint is closed.
 pub(super) async fn run(quinn: quinn::Endpoint, shared: Arc<Shared>, queue: mpsc::Sender<Incoming>) {
@@ -74,11 +77,11 @@ async fn greet(connecting: Connecting, shared: &Shared, place: OwnedSemaphorePer
 
 async fn handshake(connecting: Connecting, shared: &Shared, place: OwnedSemaphorePermit) -> Result<Incoming, String> {
     let connection = connecting.await.map_err(|error| error.to_string())?;
-    let subject = subject(&connection)?;
     let close = |reason: String| {
         connection.close(VarInt::from_u32(code::UNWANTED), reason.as_bytes());
         reason
     };
+    let (subject, shown) = subject(&connection, &shared.identity).map_err(close)?;
     let no_hello = |error: NoHello| match error {
         NoHello::Lost(error) => error.to_string(),
         NoHello::Wrong(reason) => close(reason.into()),
@@ -86,11 +89,15 @@ async fn handshake(connecting: Connecting, shared: &Shared, place: OwnedSemaphor
     let (mut send, mut receive) = connection.accept_bi().await.map_err(|error| error.to_string())?;
     let hello = hello::receive(&mut receive).await.map_err(no_hello)?;
     hello::check(&subject, &hello, shared.identity.cluster()).map_err(close)?;
+    if subject.role != Role::Worker {
+        return Err(close(format!("its certificate is that of a {}, and only workers connect", subject.role)));
+    }
     if hello.kind == Kind::Liveness {
         return Err(close("liveness is watched over TCP, not here".into()));
     }
     hello::send(&mut send, &Hello::of(&shared.identity, hello.kind)).await.map_err(no_hello)?;
 
+    watch(connection.clone(), shown, shared.identity.clone());
     let peer = Peer { node: hello.node, incarnation: hello.incarnation, address: connection.remote_address() };
     let link = Link::new(connection.clone(), peer, Some(place), shared.counters.connections.clone());
     if hello.kind == Kind::Control {
@@ -100,11 +107,30 @@ async fn handshake(connecting: Connecting, shared: &Shared, place: OwnedSemaphor
     Ok(Incoming::Data(Data::new(link)))
 }
 
-/// Whom the peer's certificate is for. Its signature was checked by the handshake.
-pub(super) fn subject(connection: &Connection) -> Result<Subject, String> {
-    let identity = connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let certificate = identity.as_ref().and_then(|chain| chain.first()).ok_or("it has shown no certificate")?;
+/// Whom the peer's certificate is for, with the certificate. Its signature was checked by the handshake.
+pub(super) fn subject(connection: &Connection, identity: &Identity) -> Result<(Subject, CertificateDer<'static>), String> {
+    let shown = connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let certificate = shown.as_ref().and_then(|chain| chain.first()).ok_or("it has shown no certificate")?;
     let subject = Subject::of(certificate)?;
     subject.check_time(SystemTime::now())?;
-    Ok(subject)
+    identity.revoked.check(certificate)?;
+    Ok((subject, certificate.clone()))
+}
+
+/// Ends a connection when the certificate that it began with does not count any more: it is revoked, or its time is over.
+pub(super) fn watch(connection: Connection, shown: CertificateDer<'static>, identity: Arc<Identity>) {
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = connection.closed() => return,
+                () = tokio::time::sleep(CERTIFICATE_CHECK) => {}
+            }
+            let counts = Subject::of(&shown).and_then(|subject| subject.check_time(SystemTime::now()));
+            if let Err(reason) = counts.and_then(|()| identity.revoked.check(&shown)) {
+                tracing::warn!(address = %connection.remote_address(), reason, "a connection ends: its certificate counts no more");
+                connection.close(VarInt::from_u32(code::UNWANTED), reason.as_bytes());
+                return;
+            }
+        }
+    });
 }

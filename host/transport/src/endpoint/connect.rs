@@ -10,7 +10,7 @@ use super::{Endpoint, accept};
 use crate::hello::{self, Hello, Kind, NoHello};
 use crate::link::{Link, code};
 use crate::quic::config::open_up;
-use crate::{CloseCause, Control, Data, NodeId, Peer, TransportError};
+use crate::{CloseCause, Control, Data, Expected, NodeId, Peer, TransportError};
 
 /// The name during the handshake. The true one is in the certificate, checked afterwards.
 const SERVER_NAME: &str = "weir";
@@ -22,13 +22,13 @@ const NO_APPLICATION_PROTOCOL: u64 = ALERTS + 120;
 type Streams = (SendStream, RecvStream);
 
 impl Endpoint {
-    pub(super) async fn connect_for_control(&self, address: &str, expected: Option<&NodeId>) -> Result<Control, TransportError> {
+    pub(super) async fn connect_for_control(&self, address: &str, expected: Expected<'_>) -> Result<Control, TransportError> {
         let (link, (send, receive)) = self.connect(address, expected, Kind::Control).await?;
         Ok(Control::new(link, send, receive))
     }
 
     pub(super) async fn connect_for_data(&self, address: &str, expected: &NodeId) -> Result<Data, TransportError> {
-        let (link, _) = self.connect(address, Some(expected), Kind::Data).await?;
+        let (link, _) = self.connect(address, Expected::Worker(expected), Kind::Data).await?;
         open_up(&link.connection, &self.shared.settings);
         Ok(Data::new(link))
     }
@@ -36,7 +36,7 @@ impl Endpoint {
     async fn connect(
         &self,
         address: &str,
-        expected: Option<&NodeId>,
+        expected: Expected<'_>,
         kind: Kind,
     ) -> Result<(std::sync::Arc<Link>, Streams), TransportError> {
         let started = Instant::now();
@@ -50,7 +50,7 @@ impl Endpoint {
     async fn connect_and_greet(
         &self,
         address: &str,
-        expected: Option<&NodeId>,
+        expected: Expected<'_>,
         kind: Kind,
         started: Instant,
     ) -> Result<(std::sync::Arc<Link>, Streams), TransportError> {
@@ -64,8 +64,11 @@ impl Endpoint {
             connection.close(VarInt::from_u32(code::UNWANTED), reason.as_bytes());
             TransportError::Untrusted { address: address.into(), reason }
         };
-        let subject = accept::subject(&connection).map_err(untrusted)?;
-        if let Some(expected) = expected.filter(|&expected| *expected != subject.node) {
+        let (subject, shown) = accept::subject(&connection, &self.shared.identity).map_err(untrusted)?;
+        if let Some(role) = expected.role().filter(|role| *role != subject.role) {
+            return Err(untrusted(format!("its certificate is that of a {}, and a {role} is expected there", subject.role)));
+        }
+        if let Some(expected) = expected.node().filter(|&expected| *expected != subject.node) {
             untrusted(format!("expected node {expected} at this address"));
             let (address, expected) = (address.into(), expected.clone());
             return Err(TransportError::WrongNode { address, expected, found: subject.node });
@@ -75,6 +78,7 @@ impl Endpoint {
             NoHello::Wrong(reason) => untrusted(reason.into()),
         })?;
         hello::check(&subject, &hello, self.shared.identity.cluster()).map_err(untrusted)?;
+        accept::watch(connection.clone(), shown, self.shared.identity.clone());
         let peer = Peer { node: hello.node, incarnation: hello.incarnation, address: connection.remote_address() };
         Ok((Link::new(connection.clone(), peer, None, self.shared.counters.connections.clone()), streams))
     }

@@ -17,7 +17,7 @@ use crate::metrics::Counters;
 use crate::quic::config::Configs;
 use crate::quic::silence::Silent;
 use crate::quic::tls::PROTOCOL_VERSION;
-use crate::{Control, Data, EndpointMetrics, Identity, NodeId, Settings, TransportError, socket};
+use crate::{Control, Data, EndpointMetrics, Expected, Identity, NodeId, Settings, TransportError, socket};
 
 /// A connection that a peer has made. Its certificate and hello are checked.
 #[derive(Debug)]
@@ -95,12 +95,12 @@ impl Endpoint {
             .map_err(|error| TransportError::Crypto { action: "find the address of the endpoint", reason: error.to_string() })
     }
 
-    /// Connects to a node for messages. `expected` is its name, if it is known. Cancelling closes what there is.
-    pub async fn connect_control(&self, address: &str, expected: Option<&NodeId>) -> Result<Control, TransportError> {
+    /// Connects to a node for messages. Cancelling closes what there is.
+    pub async fn connect_control(&self, address: &str, expected: Expected<'_>) -> Result<Control, TransportError> {
         self.connect_for_control(address, expected).await
     }
 
-    /// Connects to a node for channels. Cancelling closes what there is.
+    /// Connects to a worker for channels. Cancelling closes what there is.
     pub async fn connect_data(&self, address: &str, expected: &NodeId) -> Result<Data, TransportError> {
         self.connect_for_data(address, expected).await
     }

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
 use super::files;
-use crate::{ClusterId, NodeId, TransportError};
+use crate::{ClusterId, NodeId, Role, TransportError};
 
 const SCHEME: &str = "weir://";
 
@@ -17,6 +17,7 @@ const SCHEME: &str = "weir://";
 pub(crate) struct Subject {
     pub(crate) cluster: ClusterId,
     pub(crate) node: NodeId,
+    pub(crate) role: Role,
     from: SystemTime,
     until: SystemTime,
 }
@@ -26,16 +27,28 @@ impl Subject {
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Subject, String> {
         let certificate = parse(certificate)?;
         let uri = weir_uri(&certificate)
-            .ok_or_else(|| format!("the certificate has no alternative name {SCHEME}<cluster>/<node> of type URI"))?;
-        let wrong = || format!("the certificate names `{SCHEME}{uri}`, which is not {SCHEME}<cluster>/<node>");
-        let (cluster, node) = uri.split_once('/').ok_or_else(wrong)?;
+            .ok_or_else(|| format!("the certificate has no alternative name {SCHEME}<cluster>/<role>/<node> of type URI"))?;
+        let wrong = || format!("the certificate names `{SCHEME}{uri}`, which is not {SCHEME}<cluster>/<role>/<node>");
+        let (cluster, rest) = uri.split_once('/').ok_or_else(wrong)?;
+        let Some((role, node)) = rest.split_once('/') else {
+            return Err(format!(
+                "{} and no role, as they once did: make the node's folder anew with `weir cluster add-node`; the authority stays",
+                wrong()
+            ));
+        };
         let validity = certificate.validity();
         Ok(Subject {
             cluster: ClusterId::new(cluster).map_err(|_| wrong())?,
             node: NodeId::new(node).map_err(|_| wrong())?,
+            role: Role::parse(role).ok_or_else(wrong)?,
             from: validity.not_before.to_datetime().into(),
             until: validity.not_after.to_datetime().into(),
         })
+    }
+
+    /// Until when it counts.
+    pub(crate) fn until(&self) -> SystemTime {
+        self.until
     }
 
     /// Whether the certificate counts now; if not, why.
@@ -97,4 +110,27 @@ fn date(time: SystemTime) -> String {
     let time = OffsetDateTime::from(time);
     let (hour, minute, second) = time.to_hms();
     format!("{}T{hour:02}:{minute:02}:{second:02}Z", time.date())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn s132_a_certificate_without_a_role_is_refused_with_the_way_to_renew_it() {
+        let of = |uri: &str| {
+            let mut params = rcgen::CertificateParams::default();
+            params.subject_alt_names = vec![rcgen::SanType::URI(uri.try_into().unwrap())];
+            let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+            Subject::of(certificate.der()).map(|subject| (subject.role, subject.node.to_string()))
+        };
+        assert_eq!(of("weir://c/worker/w1"), Ok((Role::Worker, "w1".to_owned())));
+        assert_eq!(of("weir://c/coordinator/w1"), Ok((Role::Coordinator, "w1".to_owned())));
+        let old = of("weir://c/w1").unwrap_err();
+        assert!(old.contains("no role") && old.contains("weir cluster add-node"), "{old}");
+        for wrong in ["weir://c/client/w1", "weir://c/worker/w1/x", "weir://c/worker/", "weir://c//w1", "http://c/worker/w1"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::TransportError;
@@ -12,6 +12,7 @@ pub(crate) const CA_KEY: &str = "ca-key.pem";
 pub(crate) const NODE: &str = "node.pem";
 pub(crate) const NODE_KEY: &str = "node-key.pem";
 pub(crate) const RESET_KEY: &str = "reset.key";
+pub(crate) const REVOKED: &str = "revoked";
 
 /// More than any of these files needs; a larger one is not what its name says.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -22,6 +23,22 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TransportError> {
         return Err(failed(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes"))));
     }
     fs::read(path).map_err(failed)
+}
+
+/// Reads a file that only its owner may read.
+pub(crate) fn read_secret(path: &Path) -> Result<Vec<u8>, TransportError> {
+    let failed = |source| TransportError::File { action: "read", path: path.into(), source };
+    let mode = fs::metadata(path).map_err(failed)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        let reason = format!("its mode is {:o}, so others than its owner have access; chmod 600 it", mode & 0o777);
+        return Err(TransportError::Identity { path: path.into(), reason });
+    }
+    read(path)
+}
+
+pub(crate) fn read_secret_text(path: &Path) -> Result<String, TransportError> {
+    String::from_utf8(read_secret(path)?)
+        .map_err(|_| TransportError::Identity { path: path.into(), reason: "it is not a PEM file (not even text)".into() })
 }
 
 pub(crate) fn read_text(path: &Path) -> Result<String, TransportError> {

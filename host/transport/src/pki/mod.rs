@@ -1,13 +1,15 @@
 //! The cluster's certificates: `ca.pem` and `ca-key.pem` where nodes are added, and per node a folder with `ca.pem`,
 //! `node.pem`, `node-key.pem` and `reset.key`.
 //!
-//! A node's certificate carries one URI, `weir://<cluster>/<node>`: with that any authority can issue it. It must be good
+//! A node's certificate carries one URI, `weir://<cluster>/<role>/<node>`: with that any authority can issue it. It must be good
 //! for both sides of a connection (extended key usage for client and server authentication).
 //!
-//! Keys are written readable by their owner only. Never overwrites a file.
+//! Keys are written readable by their owner only, and refused where others can read them. Never overwrites a file. A file `revoked` beside
+//! a node's certificate lists those that count no more.
 
 pub(crate) mod certificate;
 pub(crate) mod files;
+pub(crate) mod revoked;
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -18,7 +20,8 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-use crate::{ClusterId, NodeId, TransportError};
+pub use self::revoked::revoke;
+use crate::{ClusterId, NodeId, Role, TransportError};
 
 /// When a certificate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +55,13 @@ pub fn create_cluster(dir: &Path, validity: &Validity) -> Result<ClusterId, Tran
     Ok(cluster)
 }
 
-/// Issues a certificate for a node, and puts all that the node needs into `out_dir`. `hosts` are names and addresses at
+/// Issues a certificate for a node that may be this, and puts all that the node needs into `out_dir`. `hosts` are names and addresses at
 /// which it also serves HTTPS; between nodes only the name counts.
 pub fn add_node(
     ca_dir: &Path,
     out_dir: &Path,
     name: &str,
+    role: Role,
     hosts: &[String],
     validity: &Validity,
 ) -> Result<NodeId, TransportError> {
@@ -67,10 +71,10 @@ pub fn add_node(
     let cluster = certificate::cluster_of_authority(&ca_path)?;
     let key_path = ca_dir.join(files::CA_KEY);
     let wrong = |path: &Path, error: &rcgen::Error| TransportError::Identity { path: path.into(), reason: error.to_string() };
-    let ca_key = KeyPair::from_pem(&files::read_text(&key_path)?).map_err(|error| wrong(&key_path, &error))?;
+    let ca_key = KeyPair::from_pem(&files::read_secret_text(&key_path)?).map_err(|error| wrong(&key_path, &error))?;
     let issuer = Issuer::from_ca_cert_pem(&ca, ca_key).map_err(|error| wrong(&ca_path, &error))?;
 
-    let mut params = params(&format!("weir://{cluster}/{node}"), node.as_str(), validity)?;
+    let mut params = params(&format!("weir://{cluster}/{role}/{node}"), node.as_str(), validity)?;
     for host in hosts {
         params.subject_alt_names.push(match host.parse::<IpAddr>() {
             Ok(address) => SanType::IpAddress(address),

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::rig::{Cluster, copy, node};
 use crate::Identity;
+use crate::Role;
 use crate::pki::{self, Validity};
 
 #[test]
@@ -33,8 +34,8 @@ fn nothing_is_overwritten_and_names_are_checked() {
     let error = pki::create_cluster(&cluster.ca(), &Validity::days(1)).unwrap_err();
     assert!(error.to_string().contains("ca-key.pem"), "{error}");
     let folder = cluster.folder("worker-1");
-    assert!(pki::add_node(&cluster.ca(), &folder, "worker-1", &[], &Validity::days(1)).is_err());
-    let error = pki::add_node(&cluster.ca(), &folder, "a/b", &[], &Validity::days(1)).unwrap_err();
+    assert!(pki::add_node(&cluster.ca(), &folder, "worker-1", Role::Worker, &[], &Validity::days(1)).is_err());
+    let error = pki::add_node(&cluster.ca(), &folder, "a/b", Role::Worker, &[], &Validity::days(1)).unwrap_err();
     assert!(error.to_string().contains("`a/b` is no name"), "{error}");
 }
 
@@ -70,7 +71,7 @@ fn every_file_that_does_not_fit_is_named_with_the_reason() {
         copy(&cluster.folder("worker-2").join("node-key.pem"), &dir.join("node-key.pem"));
     });
     refused("node.pem", &["not issued by"], &|dir| copy(&other.folder("worker-1").join("ca.pem"), &dir.join("ca.pem")));
-    refused("node.pem", &["weir://<cluster>/<node>"], &|dir| copy(&dir.join("ca.pem"), &dir.join("node.pem")));
+    refused("node.pem", &["weir://<cluster>/<role>/<node>"], &|dir| copy(&dir.join("ca.pem"), &dir.join("node.pem")));
     refused("reset.key", &["3 bytes", "delete it"], &|dir| fs::write(dir.join("reset.key"), "abc").unwrap());
 }
 
@@ -81,7 +82,7 @@ fn certificates_of_other_times_are_refused_with_the_clock_in_mind() {
     let now = SystemTime::now();
     let load = |name: &str, validity: Validity| {
         let folder = TempDir::new().unwrap();
-        pki::add_node(&cluster.ca(), folder.path(), name, &[], &validity).unwrap();
+        pki::add_node(&cluster.ca(), folder.path(), name, Role::Worker, &[], &validity).unwrap();
         Identity::load(folder.path()).unwrap_err().to_string()
     };
     let error = load("old", Validity { from: now - 3 * day, until: now - day });

@@ -3,6 +3,7 @@
 use std::net::UdpSocket;
 
 use super::rig::{Cluster, address, bind, control, soon};
+use crate::Expected;
 
 const PACKETS: u64 = 1_000_000;
 
@@ -27,7 +28,7 @@ async fn real_first_packets(cluster: &Cluster) -> Vec<Vec<u8>> {
     let deaf = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let client = bind(cluster.identity("a"), "127.0.0.1:0".parse().unwrap());
     let target = deaf.local_addr().unwrap().to_string();
-    let connecting = tokio::spawn(async move { client.connect_control(&target, None).await.map(|_| ()) });
+    let connecting = tokio::spawn(async move { client.connect_control(&target, Expected::Anyone).await.map(|_| ()) });
     let mut packets = Vec::new();
     let mut buffer = vec![0; 65_536];
     while packets.len() < 3 {

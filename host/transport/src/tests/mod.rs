@@ -10,5 +10,6 @@ mod net;
 mod refusals;
 mod restart;
 mod rig;
+mod roles;
 mod simulated;
 mod throughput;

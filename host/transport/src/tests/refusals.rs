@@ -9,6 +9,7 @@ use weir_model::limits::{ACCEPTED_QUEUE_MAX, HANDSHAKES_MAX};
 use super::rig::{Cluster, address, bind, control, data, node, of_version, soon};
 use crate::pki::{self, Validity};
 use crate::{Endpoint, Identity, Incoming, Settings, TransportError};
+use crate::{Expected, Role};
 
 #[tokio::test]
 async fn members_meet_and_know_each_other() {
@@ -29,7 +30,7 @@ async fn a_node_with_another_name_than_expected_is_not_used() {
     let (a, b) = (cluster.endpoint("a"), cluster.endpoint("b"));
     let error = soon("answer", a.connect_data(&address(&b), &node("c"))).await.unwrap_err();
     assert!(matches!(&error, TransportError::WrongNode { found, .. } if *found == node("b")), "{error}");
-    let error = soon("answer", a.connect_control(&address(&b), Some(&node("c")))).await.unwrap_err();
+    let error = soon("answer", a.connect_control(&address(&b), Expected::Worker(&node("c")))).await.unwrap_err();
     assert!(error.to_string().contains("expected node c"), "{error}");
     while b.metrics().refused < 2 {
         tokio::task::yield_now().await;
@@ -41,7 +42,7 @@ async fn a_node_with_another_name_than_expected_is_not_used() {
 async fn another_protocol_version_is_named() {
     let cluster = Cluster::new();
     let (old, new) = (cluster.endpoint("a"), of_version(cluster.identity("b"), 2));
-    let error = soon("answer", old.connect_control(&address(&new), None)).await.unwrap_err();
+    let error = soon("answer", old.connect_control(&address(&new), Expected::Anyone)).await.unwrap_err();
     assert!(matches!(error, TransportError::Version { ours: 1, .. }), "{error}");
     assert!(error.to_string().contains("version 1"), "{error}");
     assert_eq!(new.metrics().refused, 1);
@@ -62,7 +63,7 @@ fn copy(of: &Identity) -> Identity {
 /// A certificate for node `a` of the cluster that does not count now. Made with the cluster's own authority.
 fn at_another_time(cluster: &Cluster, validity: Validity) -> Arc<Identity> {
     let folder = tempfile::TempDir::new().unwrap();
-    pki::add_node(&cluster.ca(), folder.path(), "a", &[], &validity).unwrap();
+    pki::add_node(&cluster.ca(), folder.path(), "a", Role::Worker, &[], &validity).unwrap();
     let chain = crate::pki::certificate::read_all(&folder.path().join("node.pem")).unwrap();
     let key = std::fs::read(folder.path().join("node-key.pem")).unwrap();
     let mut identity = copy(&cluster.identity("a"));
@@ -82,11 +83,11 @@ async fn certificates_of_other_times_are_refused_on_both_sides() {
         (Validity { from: now + day, until: now + 3 * day }, "not valid yet"),
     ] {
         let wrong = bind(at_another_time(&cluster, validity), "127.0.0.1:0".parse().unwrap());
-        let error = soon("answer", wrong.connect_control(&address(&server), None)).await.unwrap_err();
+        let error = soon("answer", wrong.connect_control(&address(&server), Expected::Anyone)).await.unwrap_err();
         assert!(matches!(error, TransportError::Refused { .. }), "{error}");
         assert!(error.to_string().contains(words) && error.to_string().contains("clocks"), "{error}");
 
-        let error = soon("answer", server.connect_control(&address(&wrong), None)).await.unwrap_err();
+        let error = soon("answer", server.connect_control(&address(&wrong), Expected::Anyone)).await.unwrap_err();
         assert!(matches!(error, TransportError::Untrusted { .. }), "{error}");
         assert!(error.to_string().contains(words) && error.to_string().contains("clocks"), "{error}");
     }
@@ -104,9 +105,9 @@ async fn knowing_the_cluster_is_not_enough() {
     // Certificates of another authority, for a node of the same name.
     let foreign = forged(&honest, &Cluster::new().identity("a"));
     let endpoint = bind(foreign, "127.0.0.1:0".parse().unwrap());
-    let error = soon("answer", endpoint.connect_control(&address(&server), None)).await.unwrap_err();
+    let error = soon("answer", endpoint.connect_control(&address(&server), Expected::Anyone)).await.unwrap_err();
     assert!(matches!(error, TransportError::Refused { .. }), "{error}");
-    let error = soon("answer", server.connect_control(&address(&endpoint), None)).await.unwrap_err();
+    let error = soon("answer", server.connect_control(&address(&endpoint), Expected::Anyone)).await.unwrap_err();
     assert!(matches!(error, TransportError::Untrusted { .. }), "{error}");
     while server.metrics().refused < 1 {
         tokio::task::yield_now().await;
@@ -121,7 +122,7 @@ async fn another_cluster_gets_no_answer_and_the_error_says_what_it_may_be() {
     let settings = Settings { connect_timeout: Duration::from_millis(300), ..super::rig::settings() };
     let handle = tokio::runtime::Handle::current();
     let stranger = crate::Endpoint::bind(other.identity("a"), "127.0.0.1:0".parse().unwrap(), settings, &handle).unwrap();
-    let error = stranger.connect_control(&address(&server), None).await.unwrap_err();
+    let error = stranger.connect_control(&address(&server), Expected::Anyone).await.unwrap_err();
     assert!(matches!(error, TransportError::NoAnswer { .. }), "{error}");
     assert!(error.to_string().contains(other.identity("a").cluster().as_str()), "{error}");
     assert_eq!((server.metrics().accepted, server.metrics().refused), (0, 0));
@@ -152,9 +153,9 @@ async fn closing_is_noticed_at_once_with_the_reason() {
 async fn an_address_that_does_not_exist_is_named() {
     let cluster = Cluster::new();
     let a = cluster.endpoint("a");
-    let error = soon("answer", a.connect_control("nowhere.invalid:1", None)).await.unwrap_err();
+    let error = soon("answer", a.connect_control("nowhere.invalid:1", Expected::Anyone)).await.unwrap_err();
     assert!(matches!(error, TransportError::Resolve { .. }) && error.to_string().contains("nowhere.invalid"), "{error}");
-    soon("answer", a.connect_control("127.0.0.1:0", None)).await.unwrap_err();
+    soon("answer", a.connect_control("127.0.0.1:0", Expected::Anyone)).await.unwrap_err();
 }
 
 #[tokio::test]
@@ -166,7 +167,7 @@ async fn connections_that_nobody_takes_are_bounded_and_further_attempts_get_no_a
     let a = Endpoint::bind(cluster.identity("a"), "127.0.0.1:0".parse().unwrap(), settings, &handle).unwrap();
     let mut connected = Vec::new();
     let refused = loop {
-        match a.connect_control(&address(&b), None).await {
+        match a.connect_control(&address(&b), Expected::Anyone).await {
             Ok(control) => connected.push(control),
             Err(error) => break error,
         }
@@ -176,5 +177,5 @@ async fn connections_that_nobody_takes_are_bounded_and_further_attempts_get_no_a
     assert!(b.metrics().busy > 0);
 
     assert!(matches!(soon("accept", b.accept()).await, Some(Incoming::Control(_))));
-    soon("room for one more", async { while a.connect_control(&address(&b), None).await.is_err() {} }).await;
+    soon("room for one more", async { while a.connect_control(&address(&b), Expected::Anyone).await.is_err() {} }).await;
 }

@@ -16,6 +16,7 @@ use weir_model::{Attempt, Batch};
 use crate::endpoint::Parts;
 use crate::pki::{self, Validity};
 use crate::{ChannelHeader, Control, Data, Endpoint, Identity, Incoming, NodeId, Settings};
+use crate::{Expected, Role};
 
 pub(super) struct Cluster {
     dir: TempDir,
@@ -35,7 +36,7 @@ impl Cluster {
     pub(super) fn folder(&self, name: &str) -> PathBuf {
         let folder = self.dir.path().join(name);
         if !folder.exists() {
-            pki::add_node(&self.ca(), &folder, name, &["localhost".into()], &Validity::days(30)).unwrap();
+            pki::add_node(&self.ca(), &folder, name, Role::Worker, &["localhost".into()], &Validity::days(30)).unwrap();
         }
         folder
     }
@@ -86,7 +87,7 @@ pub(super) async fn data(a: &Endpoint, b: &Endpoint, b_name: &str) -> (Data, Dat
 /// Both ends of a new control connection from `a` to `b`.
 pub(super) async fn control(a: &Endpoint, b: &Endpoint) -> (Control, Control) {
     let address = address(b);
-    let (ours, theirs) = tokio::join!(a.connect_control(&address, None), b.accept());
+    let (ours, theirs) = tokio::join!(a.connect_control(&address, Expected::Anyone), b.accept());
     match theirs {
         Some(Incoming::Control(theirs)) => (ours.unwrap(), theirs),
         other => panic!("no control connection: {other:?}"),

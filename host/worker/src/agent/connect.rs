@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
-use weir_transport::{Control, Endpoint, Identity};
+use weir_transport::{Control, Endpoint, Expected, Identity};
 
 use super::components::FetchedComponents;
 use super::hosted::Hosted;
@@ -44,7 +44,7 @@ impl Connector {
         let mut troubles = Troubles::default();
         for address in self.coordinators.iter().cycle() {
             let patience = ANSWER_MIN.saturating_mul(1 + pauses.0 / 2);
-            let trouble = match timeout(patience, self.endpoint.connect_control(address, None)).await {
+            let trouble = match timeout(patience, self.endpoint.connect_control(address, Expected::Coordinator)).await {
                 Err(_) => format!(
                     "cannot connect to the coordinator at {address}: no answer; nothing listens there, a firewall drops UDP, or \
                      it is of another cluster than {}",

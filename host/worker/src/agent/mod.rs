@@ -24,7 +24,7 @@ use std::sync::Arc;
 use tokio::runtime::Builder;
 use weir_sandbox::Sandbox;
 use weir_task::InstanceFactory;
-use weir_transport::{Endpoint, Identity, Settings, TransportError};
+use weir_transport::{Endpoint, Identity, Role, Settings, TransportError};
 
 use self::components::FetchedComponents;
 use self::connect::Connector;
@@ -106,7 +106,7 @@ pub fn run(options: AgentOptions, shutdown: &Shutdown) -> Result<(), AgentError>
     if options.coordinators.is_empty() {
         return Err(AgentError::NoCoordinator);
     }
-    let identity = Arc::new(Identity::load(&options.identity_dir)?);
+    let identity = Arc::new(Identity::load_as(&options.identity_dir, Role::Worker)?);
     let runtime = Builder::new_multi_thread().worker_threads(NETWORK_THREADS).thread_name("network").enable_all().build();
     let runtime = runtime.map_err(AgentError::Process)?;
     let endpoint = Arc::new(Endpoint::bind(identity.clone(), options.listen, Settings::default(), runtime.handle())?);

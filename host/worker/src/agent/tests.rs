@@ -1,5 +1,6 @@
 //! A real coordinator and the real network on loopback; a worker that only notes what it is told.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,11 +9,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use weir_coordinator::{ServeOptions, Server, serve};
 use weir_model::Digest;
-use weir_protocol::api::{ClusterApi, WorkerStatus};
-use weir_protocol::{Command, Execution, Running, WorkerProgress};
+use weir_protocol::api::{ClusterApi, JobSubmission, WorkerStatus};
+use weir_protocol::{Command, ComponentPin, Execution, JobSpec, Running, WorkerProgress};
 use weir_storage::digest_of;
 use weir_transport::pki::{self, Validity};
-use weir_transport::{Endpoint, Identity, Settings};
+use weir_transport::{Endpoint, Identity, Role, Settings};
 
 use super::components::FetchedComponents;
 use super::connect::Connector;
@@ -58,7 +59,15 @@ impl Hosted for Noting {
 fn cluster(folder: &Path, nodes: &[&str]) {
     pki::create_cluster(&folder.join("ca"), &Validity::days(1)).unwrap();
     for node in nodes {
-        pki::add_node(&folder.join("ca"), &folder.join(node), node, &[], &Validity::days(1)).unwrap();
+        pki::add_node(
+            &folder.join("ca"),
+            &folder.join(node),
+            node,
+            if *node == "coordinator" { Role::Coordinator } else { Role::Worker },
+            &[],
+            &Validity::days(1),
+        )
+        .unwrap();
     }
 }
 
@@ -118,6 +127,22 @@ fn alive(cluster: &dyn ClusterApi) -> Vec<WorkerStatus> {
     cluster.workers().into_iter().filter(|worker| worker.alive).collect()
 }
 
+/// A job whose operator is this component.
+fn job_of(digest: Digest) -> JobSubmission {
+    let text = "[job]\nname = \"j\"\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[operator]]\nid = \"op\"\ncomponent = \"op@1.0.0\"\n\
+                input = \"in\"\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
+    let spec = JobSpec {
+        file: "j.toml".to_owned(),
+        text: text.to_owned(),
+        overrides: Vec::new(),
+        environment: BTreeMap::new(),
+        job_dir: "/jobs".to_owned(),
+        dead_letters: "/dead".to_owned(),
+        components: [("op@1.0.0".to_owned(), ComponentPin { digest, name: "op@1.0.0".to_owned() })].into(),
+    };
+    JobSubmission { spec, fresh: false, allow_dropped_state: false }
+}
+
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 #[test]
@@ -135,13 +160,19 @@ fn a_worker_joins_gets_components_and_finds_a_coordinator_that_was_started_again
     // Larger than a message may be.
     let bytes: Vec<u8> = (0..20_000_000u32).map(|index| (index % 251) as u8).collect();
     let digest = server.cluster.push_component(&bytes, None).unwrap();
+    let refused = agent.components.fetch(digest).unwrap_err();
+    assert!(refused.contains("belongs to no execution that runs there"), "{refused}");
+    server.cluster.submit(job_of(digest)).unwrap();
+    until("the worker is told of the job", || agent.components.fetch(digest).ok());
+    std::fs::remove_dir_all(folder.path().join("a-cache")).unwrap();
+    std::fs::create_dir(folder.path().join("a-cache")).unwrap();
     let fetch = |components: Arc<FetchedComponents>| std::thread::spawn(move || components.fetch(digest));
     let both = [fetch(agent.components.clone()), fetch(agent.components.clone())];
     for fetched in both {
         assert!(fetched.join().unwrap().unwrap() == bytes);
     }
     let missing = agent.components.fetch(Digest([7; 32])).unwrap_err();
-    assert!(missing.contains("from the coordinator: cannot use component 070707070707"), "{missing}");
+    assert!(missing.contains("from the coordinator: "), "{missing}");
 
     server.shutdown();
     assert!(agent.components.fetch(digest).unwrap() == bytes, "it is in the cache");

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use weir_protocol::WorkerAddress;
-use weir_transport::{ControlSender, Data, Endpoint, NodeId, TransportError};
+use weir_transport::{ControlSender, Data, Endpoint, Expected, NodeId, TransportError};
 
 use super::code;
 
@@ -19,9 +19,11 @@ pub(super) struct Link {
 impl Link {
     async fn connect(endpoint: &Endpoint, to: &WorkerAddress) -> Result<Link, String> {
         let node = NodeId::new(&to.worker).map_err(|error| error.to_string())?;
-        let (data, control) =
-            tokio::try_join!(endpoint.connect_data(&to.address, &node), endpoint.connect_control(&to.address, Some(&node)))
-                .map_err(|error| reason(&error))?;
+        let (data, control) = tokio::try_join!(
+            endpoint.connect_data(&to.address, &node),
+            endpoint.connect_control(&to.address, Expected::Worker(&node))
+        )
+        .map_err(|error| reason(&error))?;
         if data.peer().incarnation != control.peer().incarnation {
             return Err("it was restarted while it was connected to".into());
         }

@@ -3,7 +3,7 @@
 use weir_channel::Frame;
 use weir_model::{Attempt, Barrier, BarrierKind, CheckpointId};
 use weir_protocol::{Execution, PeerMessage, encode};
-use weir_transport::{Control, NodeId, TransportError};
+use weir_transport::{Control, Expected, NodeId, TransportError};
 
 use super::rig::{Cluster, Lost, Node, Receiving, attempt, row, until};
 
@@ -49,7 +49,7 @@ fn an_announcement_overtakes_a_full_channel_which_is_then_read_up_to_the_marker(
 /// A connection for messages as any worker may make it.
 fn control(from: &Node, to: &Node) -> Control {
     let expected = NodeId::new(&to.address.worker).unwrap();
-    from.runtime.block_on(from.endpoint.connect_control(&to.address.address, Some(&expected))).unwrap()
+    from.runtime.block_on(from.endpoint.connect_control(&to.address.address, Expected::Worker(&expected))).unwrap()
 }
 
 #[test]

@@ -27,7 +27,15 @@ impl Cluster {
     pub(super) fn node(&self, name: &str) -> Node {
         let folder = self.0.path().join(name);
         if !folder.exists() {
-            pki::add_node(&self.0.path().join("ca"), &folder, name, &["localhost".into()], &Validity::days(30)).unwrap();
+            pki::add_node(
+                &self.0.path().join("ca"),
+                &folder,
+                name,
+                weir_transport::Role::Worker,
+                &["localhost".into()],
+                &Validity::days(30),
+            )
+            .unwrap();
         }
         let identity = Arc::new(Identity::load(&folder).unwrap());
         // Short, so that a test of silence does not take long; the tests wait longer for everything.
