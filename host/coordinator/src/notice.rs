@@ -83,6 +83,15 @@ pub enum Notice {
         /// Why it is over; none where a person wants it.
         reason: Option<String>,
     },
+    /// Workers take long over a step of the start of an execution, and are waited for.
+    SlowStep {
+        /// Workers that have not finished it.
+        workers: Vec<String>,
+        /// What they have not done, and why that may be: follows "worker a".
+        step: &'static str,
+        /// How long they have been waited for.
+        waited: Duration,
+    },
     /// Tasks do not end as fast as they should.
     SlowEnd {
         /// Workers that have not ended theirs.

@@ -91,6 +91,9 @@ impl Display {
             Notice::Restarting { reason, delay } => {
                 self.say(&format!("warning: {reason}; restarting from the last checkpoint in {delay:.1?}"));
             }
+            Notice::SlowStep { step, waited, .. } => {
+                self.say(&format!("warning: this process {step} (waited for {} s)", waited.as_secs()));
+            }
             Notice::OddRows { message } => self.say(&format!("warning: {message}")),
             Notice::Stopping => {}
         }

@@ -70,6 +70,9 @@ impl Lines {
             Notice::Restarting { reason, delay } => {
                 self.line("restarting", json!({ "reason": reason, "delay_ms": delay.as_millis() as u64 }));
             }
+            Notice::SlowStep { step, waited, .. } => {
+                self.line("slow_step", json!({ "message": step, "waited_ms": waited.as_millis() as u64 }));
+            }
             Notice::OddRows { message } => self.line("odd_rows", json!({ "message": message })),
             Notice::Stopping => self.line("stopping", json!({})),
             // Of a cluster; a process alone has one worker, and slots for everyone.

@@ -102,6 +102,10 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
             let reason = reason.as_ref().map(|reason| format!("{reason}; its tasks are being ended"));
             Entry { state: Some((state, reason)), event: None }
         }
+        Notice::SlowStep { workers, step, waited } => {
+            let message = format!("worker {} {step} (waited for {} s)", workers.join(", "), waited.as_secs());
+            entry(None, Warning, kinds::SLOW_STEP, message)
+        }
         Notice::SlowEnd { workers, waited, patience } => {
             entry(None, Warning, kinds::SLOW_END, slow_end(workers, *waited, *patience))
         }

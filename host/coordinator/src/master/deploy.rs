@@ -38,6 +38,10 @@ const TRIAL_END_PATIENCE: Duration = Duration::from_secs(15);
 /// Threads that take longer than this to end are told of.
 const SLOW_END: Duration = Duration::from_secs(1);
 
+/// A step that some worker has not finished after this long is told of; again after twice as long, and so on. Long ones are in
+/// order (a large component is compiled once), but nobody should have to guess what a job does that does not begin.
+const SLOW_STEP: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
+
 /// An execution that is being built, or runs.
 pub(super) struct Deployed {
     pub(super) id: ExecutionId,
@@ -72,6 +76,21 @@ impl Answer {
             Report::Restored { .. } => Some(Answer::Restored),
             Report::Built { .. } => Some(Answer::Built),
             _ => None,
+        }
+    }
+
+    /// What a worker that has not given it is doing, and what makes that long.
+    fn step(self) -> &'static str {
+        match self {
+            Answer::Prepared => {
+                "has not taken the job in: large components are compiled, or their bytes or the checkpoint storage do not come"
+            }
+            Answer::Looked => "has not found out whether sources have more: files or folders that do not answer",
+            Answer::Opened => {
+                "has not opened the operators: one of them takes long in `open`, or the checkpoint storage does not answer"
+            }
+            Answer::Restored => "has not restored the state: there is much of it, or the checkpoint storage does not answer",
+            Answer::Built => "has not built the tasks: sinks commit what the checkpoint holds, or files do not answer",
         }
     }
 }
@@ -278,8 +297,18 @@ impl Master {
 
     /// Waits until these workers have answered.
     fn answers(&mut self, deployed: &mut Deployed, answer: Answer, mut missing: BTreeSet<String>) -> Result<(), Ended> {
+        let began = Instant::now();
+        let mut tell_after = SLOW_STEP;
         while !missing.is_empty() {
-            let Ok(told) = self.inbox.recv() else { unreachable!("the master holds a sender itself") };
+            let told = match self.inbox.recv_timeout(tell_after.saturating_sub(began.elapsed())) {
+                Ok(told) => told,
+                Err(_) => {
+                    let (workers, step) = (missing.iter().cloned().collect(), answer.step());
+                    self.notice(&deployed.job, &Notice::SlowStep { workers, step, waited: began.elapsed() });
+                    tell_after *= 2;
+                    continue;
+                }
+            };
             match told {
                 Told::Report { worker, report } if report.execution() == Some(&deployed.id) => match *report {
                     Report::Failed { failure, .. } => return Err(failed(&deployed.job, &failure)),

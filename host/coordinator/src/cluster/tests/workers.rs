@@ -196,3 +196,18 @@ fn jobs_that_wait_are_served_in_the_order_in_which_they_were_submitted() {
     wait_state(&cluster, "last", JobState::Running);
     cluster.leave();
 }
+
+#[test]
+fn s80_a_worker_that_does_not_finish_a_step_of_the_start_is_named_while_it_is_waited_for() {
+    let world = World::new();
+    let cluster = world.open();
+    let mut a = FakeWorker::new("a", 1);
+    a.mute.store(true, Ordering::SeqCst);
+    a.join(&cluster);
+    cluster.submit(job("j", 1)).unwrap();
+    let told = wait_event(&cluster, "j", 0, "slow-step");
+    assert!(told.message.starts_with("worker a has not taken the job in: "), "{told:?}");
+    let again = wait_event(&cluster, "j", told.number, "slow-step");
+    assert_eq!(told.message.split(" (").next(), again.message.split(" (").next());
+    assert_eq!(cluster.job("j").unwrap().status.state, JobState::Deploying, "it goes on waiting");
+}
