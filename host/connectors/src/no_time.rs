@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use weir_model::{Batch, OddExample};
+use weir_notation::json::Path;
 use weir_plan::nearest;
 
 use crate::settings::{self, error};
@@ -47,10 +48,7 @@ pub fn event_time_settings(map: &Map<String, Value>) -> Result<(EventTime, NoTim
     };
     let event_time = EventTime::from_settings(&map)?;
     let text = |key: &str| map.get(key).and_then(Value::as_str);
-    let path = text("field").map_or(Vec::new(), |field| match field.strip_prefix('/') {
-        Some(steps) => steps.split('/').map(str::to_owned).collect(),
-        None => field.split('.').map(str::to_owned).collect(),
-    });
+    let path = text("field").map_or(Vec::new(), |field| Path::new(field).steps().to_vec());
     Ok((event_time, NoTimeRule { outcome, path, format: text("format").unwrap_or("rfc3339").to_owned() }))
 }
 
@@ -136,6 +134,12 @@ mod tests {
         let (event_time, rule) = event_time_settings(settings.as_object().unwrap()).unwrap();
         assert_eq!(event_time.of(row.as_bytes()), None);
         rule.reason(row.as_bytes())
+    }
+
+    #[test]
+    fn names_are_those_that_the_time_is_looked_for_by() {
+        let reason = reason_of(&json!({"field": "/a~1b/~0", "format": "unix-s"}), r#"{"a/b":{"~":"x"}}"#);
+        assert!(reason.starts_with("its field \"a/b.~\" is \"x\", which is no time"), "{reason}");
     }
 
     #[test]
