@@ -2,13 +2,14 @@
 //! memory, instead of ending for it, again and again.
 //!
 //! Owns the reserve that is never given to state, so that calls can still be answered when the rest is full. Never knows the
-//! limit itself (`limits.memory` in the job file): it asks for memory and looks whether it gets it.
+//! limits themselves (`limits.memory` and `limits.memory_total` in the job file, the worker's `--memory`): it asks for memory and
+//! looks whether it gets it.
 
 use std::cell::Cell;
 use std::fmt;
 
-/// The least that is kept free.
-const RESERVE_BYTES_MIN: usize = 1 << 20;
+/// The least that is kept free. What was looked for counts as held from then on, so it is not more than small instances need.
+const RESERVE_BYTES_MIN: usize = 512 << 10;
 
 thread_local! {
     /// Bytes that may be kept before the next look.
@@ -21,7 +22,10 @@ pub struct NoRoom;
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there is no room for more state in this instance's memory; raise limits.memory, or keep less")
+        f.write_str(
+            "there is no room for more state in this instance's memory; raise limits.memory (or what bounds it: \
+             limits.memory_total, the worker's --memory), or keep less",
+        )
     }
 }
 
