@@ -214,6 +214,19 @@ fn s80_a_copy_that_is_seen_before_it_is_complete_is_not_read() {
     assert!(found[0].starts_with("line 0 "), "what is no copy after all is read: {found:?}");
 }
 
+#[test]
+fn s80_two_followed_logs_that_begin_with_the_same_long_header_are_both_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let header: String = (0..60).map(|i| format!("#Fields: the header has {i} lines\n")).collect();
+    let rows = |name: &str| (0..60).map(|i| format!("{name} row {i}, and more of it\n")).collect::<String>();
+    fs::write(folder.path().join("a.log"), header.clone() + &rows("a")).unwrap();
+    let mut source = factory(folder.path(), &json!({"follow": true})).create(0, 1).unwrap();
+    poll_until(&mut *source, "the first log", |_, found| found.len() == 120);
+    fs::write(folder.path().join("b.log"), header + &rows("b")).unwrap();
+    let found = poll_until(&mut *source, "the second log", |_, found| found.len() == 120);
+    assert!(found.contains(&"b row 59, and more of it".to_owned()), "{found:?}");
+}
+
 proptest::proptest! {
     #[test]
     fn s80_no_content_of_a_file_panics_or_hangs(

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -165,7 +166,8 @@ impl Follow {
             return Ok(());
         }
         let mut tailed = Tailed::new(inode, path, State::Reading, 0);
-        if let Some(original) = self.files.iter().find(|file| file.is_copied_in(&tailed.path, &content)) {
+        let is_copied = |known: &&Tailed| known.is_copied_in(&tailed.path, &content) && !goes_on_otherwise(known, &file, kind);
+        if let Some(original) = self.files.iter().find(is_copied) {
             tailed.state = if original.state == State::Done { State::Done } else { State::CopyOf(original.inode) };
             tailed.offset = original.offset();
             tracing::info!(file = %tailed.path.display(), of = %original.path.display(), "found a copy of a followed file");
@@ -345,6 +347,22 @@ impl Follow {
         self.files.push(position);
         Ok(())
     }
+}
+
+/// Whether a plain file that begins like a known one has other content further on, as far as both are there: two logs that begin
+/// with the same long header. Of a known one that was cut since nothing can be said.
+fn goes_on_otherwise(known: &Tailed, file: &File, kind: Option<Kind>) -> bool {
+    let Some(input) = known.input.as_ref().filter(|input| input.kind == Kind::Plain && kind == Some(Kind::Plain)) else {
+        return false;
+    };
+    let length = |file: &File| file.metadata().map_or(0, |metadata| metadata.len());
+    let end = length(&input.file).min(length(file));
+    let Some(start) = end.checked_sub(HEAD_BYTES as u64).filter(|start| *start > 0) else { return false };
+    let block = |file: &File| {
+        let mut block = vec![0; HEAD_BYTES];
+        file.read_exact_at(&mut block, start).is_ok().then_some(block)
+    };
+    matches!((block(&input.file), block(file)), (Some(one), Some(other)) if one != other)
 }
 
 /// When to look at the path again, after a look that took so long.
