@@ -120,6 +120,9 @@ impl WatermarkGenerator {
         left_out: &mut Vec<usize>,
     ) -> Result<Timestamp, ConnectorError> {
         let Batch { timestamps, values, .. } = rows;
+        if reading.event_time.is_none() && reading.limit == Timestamp::MAX {
+            return Ok(timestamps[range].iter().fold(reached, |max, time| max.max(*time)));
+        }
         let mut max = reached;
         for row in range {
             let time = match reading.event_time {
