@@ -74,7 +74,7 @@ impl Sandbox {
         let engine = Engine::new(&config(options.epoch_interruption)).map_err(engine_error)?;
         let mut linker = Linker::new(&engine);
         link(&mut linker).map_err(engine_error)?;
-        let cache = options.cache.clone().map(|folder| Cache::open(folder, &engine)).transpose()?.flatten();
+        let cache = options.cache.as_deref().map(|folder| Cache::open(folder, &engine)).transpose()?.flatten();
         let tracking = choose_tracking(options.tracking)?;
         let memory = WorkerMemory::new(options.memory_bytes);
         tick(&engine, &memory)?;

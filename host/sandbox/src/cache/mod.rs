@@ -44,8 +44,8 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// Opens or makes a cache. None, with a warning that names the file, if others could have made what is in it.
-    pub(crate) fn open(path: PathBuf, engine: &Engine) -> Result<Option<Cache>, SandboxError> {
-        let opened = Cache::try_open(&path, engine)?;
+    pub(crate) fn open(path: &Path, engine: &Engine) -> Result<Option<Cache>, SandboxError> {
+        let opened = Cache::try_open(path, engine)?;
         Ok(opened.inspect_err(|Distrust { path, why }| {
             let path = path.display();
             tracing::warn!("compile cache: {path} is not trusted: {why}; components are compiled at every start until it is removed or mended");
@@ -139,10 +139,10 @@ impl Cache {
         }
         self.make_room(name, bytes)?;
         let temporary = key::write(&self.folder, &[&self.key.code(name, artefact), artefact])?;
-        renameat(&self.folder, &temporary, &self.folder, name).or_else(|error| {
+        renameat(&self.folder, &temporary, &self.folder, name).map_err(|error| {
             // Best effort: the error of the renaming says more.
             let _ = unlinkat(&self.folder, &temporary, AtFlags::empty());
-            Err(error.into())
+            error.into()
         })
     }
 

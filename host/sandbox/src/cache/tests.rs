@@ -88,7 +88,7 @@ fn s131_a_key_of_another_mode_type_or_with_another_name_is_not_used_and_named() 
     let is_refused = |why: &str| {
         let distrust = open(&cache.path, &engine).err().unwrap();
         assert_eq!((distrust.path.as_path(), distrust.why), (key.as_path(), why));
-        assert!(Cache::open(cache.path.clone(), &engine).unwrap().is_none());
+        assert!(Cache::open(&cache.path, &engine).unwrap().is_none());
     };
     fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
     is_refused("others can read or write it");

@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -81,7 +81,7 @@ impl CompilerProcess {
             return Err("the compiler's process has no pipes".to_string());
         };
         let pid = Pid::from_child(&child);
-        let (done, until) = channel::<()>();
+        let (done, until) = sync_channel::<()>(0);
         let (artefact, words, late) = std::thread::scope(|scope| {
             // It may end before it has read everything; its status says why.
             scope.spawn(move || stdin.write_all(header).and_then(|()| stdin.write_all(bytes)));
