@@ -146,11 +146,9 @@ fn s133_who_comes_back_with_what_is_not_its_own_is_not_taken_over() {
 const KEYED: &str = "[job]\nname = \"j\"\nparallelism = 2\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[operator]]\nid = \"op\"\n\
                      component = \"op@1.0.0\"\ninput = { from = \"in\", exchange = \"hash\" }\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
 
-/// Tasks 0 and 1 read, 2 and 3 run operator and sink; a has the first of each, b the second.
-fn keyed() -> (Gate, Execution) {
-    let execution = Execution { job: "j".to_owned(), attempt: Attempt(3) };
+fn keyed_spec() -> JobSpec {
     let pin = ComponentPin { digest: Digest([7; 32]), name: "op@1.0.0".to_owned() };
-    let spec = JobSpec {
+    JobSpec {
         file: "j.toml".to_owned(),
         text: KEYED.to_owned(),
         overrides: Vec::new(),
@@ -158,7 +156,13 @@ fn keyed() -> (Gate, Execution) {
         job_dir: "/jobs".to_owned(),
         dead_letters: "/dead".to_owned(),
         components: [("op@1.0.0".to_owned(), pin)].into(),
-    };
+    }
+}
+
+/// Tasks 0 and 1 read, 2 and 3 run operator and sink; a has the first of each, b the second.
+fn keyed() -> (Gate, Execution) {
+    let execution = Execution { job: "j".to_owned(), attempt: Attempt(3) };
+    let spec = keyed_spec();
     let address = |worker: &str| WorkerAddress { worker: worker.to_owned(), address: String::new() };
     let tasks = weir_plan::Topology::new(&spec.load().unwrap()).tasks() as u32;
     let prepare = Prepare {
@@ -296,4 +300,88 @@ fn s133_counts_and_texts_are_cut_to_what_can_be() {
     let over = Execution { attempt: Attempt(2), ..execution };
     assert_eq!(gate.check("a", &mut Report::Built { execution: over }), Err(Objection::Over), "no worker's fault");
     assert!(gate.needs("b", Digest([7; 32])) && !gate.needs("b", Digest([8; 32])) && !gate.needs("c", Digest([7; 32])));
+}
+
+/// Numbers that look random, from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound.max(1) as u64) as usize
+    }
+}
+
+/// Bytes of a message with some changed, repeated, left out, or made another number.
+fn mutated(seed: &[u8], random: &mut Random) -> Vec<u8> {
+    const NUMBERS: [&str; 6] = ["0", "4294967295", "18446744073709551615", "9223372036854775807", "-1", "1e300"];
+    let mut bytes = seed.to_vec();
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len());
+        match random.below(4) {
+            0 => bytes[at] = random.below(256) as u8,
+            1 => drop(bytes.remove(at)),
+            2 => {
+                let part = bytes[at..(at + random.below(20)).min(bytes.len())].to_vec();
+                bytes.splice(at..at, part);
+            }
+            _ => {
+                let from = (at..bytes.len()).find(|at| bytes[*at].is_ascii_digit()).unwrap_or(at);
+                let end = (from..bytes.len()).find(|at| !bytes[*at].is_ascii_digit()).unwrap_or(from);
+                bytes.splice(from..end, NUMBERS[random.below(NUMBERS.len())].bytes());
+            }
+        }
+        if bytes.is_empty() {
+            return seed.to_vec();
+        }
+    }
+    bytes
+}
+
+#[test]
+fn s133_whatever_can_be_read_as_a_report_is_handled_and_what_passes_makes_a_manifest() {
+    use weir_protocol::manifest::{Header, assemble};
+    use weir_protocol::{Envelope, decode, encode};
+    let (_, execution) = keyed();
+    let spec = keyed_spec();
+    let job = spec.load().unwrap();
+    let topology = weir_plan::Topology::new(&job);
+    let header = Header {
+        attempt: Attempt(3),
+        checkpoint: CheckpointId(6),
+        kind: weir_storage::ManifestKind::Checkpoint,
+        triggered_at_ms: 0,
+        completed_at_ms: 0,
+    };
+    let acknowledged = Report::Acknowledged { execution: execution.clone(), acknowledgement: Box::new(good()) };
+    let mut seeds: Vec<Report> = about(&execution, TaskId(2), CheckpointId(6));
+    seeds.push(Report::Failed { execution: execution.clone(), failure: failure(FailureKind::Damaged) });
+    seeds.push(Report::Opened { execution: execution.clone(), templates: vec![("op".to_owned(), segment())] });
+    seeds.extend([acknowledged.clone(), acknowledged]);
+    let (mut random, mut read, mut passed) = (Random(0x9e37_79b9_7f4a_7c15), 0, 0);
+    for report in seeds {
+        let seed = encode(&report, &[]);
+        let text = serde_json::to_vec(&report).unwrap();
+        for round in 0..3_000 {
+            // Bytes as they come, and messages whose frame is right.
+            let bytes = match serde_json::from_slice::<serde_json::Value>(&mutated(&text, &mut random)) {
+                Ok(value) if round % 2 == 0 => encode(&value, &[]),
+                _ => mutated(&seed, &mut random),
+            };
+            let Ok(Envelope { message: mut report, .. }) = decode::<Report>(&bytes) else { continue };
+            read += 1;
+            let (mut gate, _) = keyed();
+            if gate.check("a", &mut report) != Ok(()) {
+                continue;
+            }
+            passed += 1;
+            if let Report::Acknowledged { acknowledgement, .. } = report {
+                let manifest = assemble(&spec, &job, &topology, &BTreeMap::new(), &header, &[*acknowledgement, good()]);
+                assert!(manifest.operators["op"].instances.keys().all(|name| name.starts_with('g')), "{manifest:?}");
+            }
+        }
+    }
+    assert!(read > 1_000 && passed > 100, "{read} were read, {passed} passed: enough of both");
 }
