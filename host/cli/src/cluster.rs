@@ -8,7 +8,7 @@ use serde_json::json;
 use weir_api::Token;
 use weir_model::ErrorNumber;
 use weir_plan::parse_duration;
-use weir_transport::pki::{Validity, add_node, create_cluster, revoke};
+use weir_transport::pki::{Validity, add_node, create_cluster, renew_authority, revoke};
 use weir_transport::{Role, TransportError};
 
 use crate::client::{Client, ClusterArgs};
@@ -58,6 +58,16 @@ pub(crate) enum Command {
         #[arg(long, short, value_name = "FOLDER")]
         output: Option<PathBuf>,
         /// How long the certificate is valid, such as 365d
+        #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = validity)]
+        validity: Validity,
+    },
+    /// Make another certificate authority for a cluster; nodes that have its ca.pem believe both
+    RenewAuthority {
+        /// The folder of the cluster, as `weir cluster init` made it
+        dir: PathBuf,
+        /// The folder to make the new authority in; nodes are added from there
+        new: PathBuf,
+        /// How long its certificate is valid, such as 365d
         #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = validity)]
         validity: Validity,
     },
@@ -114,6 +124,14 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
         Command::Init { dir, validity, coordinators, nodes } => {
             let leading = coordinators.into_iter().map(|node| Node { leads: true, ..node });
             init(&dir, &validity, leading.chain(nodes).collect(), global)
+        }
+        Command::RenewAuthority { dir, new, validity } => {
+            renew_authority(&dir, &new, &validity).map_err(|error| of_transport(&error))?;
+            global.note(
+                "bring its ca.pem to every node and client and restart them one by one; then give each node a folder from here \
+                 (`weir cluster add-node`), one by one; last, take the old certificate, which is the second, out of every ca.pem",
+            );
+            output::print(&format!("{}\n", new.join("ca.pem").display()))
         }
         Command::Revoke { dir, node } => {
             let named = nodes_folder(&dir).join(&node);

@@ -231,6 +231,7 @@ fn subject(certificates: Option<&[CertificateDer<'static>]>) -> Result<Subject, 
 }
 
 fn check(subject: &Subject, hello: &Hello, identity: &Identity) -> Result<(), String> {
+    // What is revoked is looked at where messages go; this connection says nothing but that a process lives.
     if hello.kind != Kind::Liveness {
         return Err("it wants another kind of connection".into());
     }

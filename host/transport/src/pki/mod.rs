@@ -44,6 +44,21 @@ impl Validity {
 /// Makes a cluster: a random id, and in `dir` its authority, `ca.pem` and `ca-key.pem`.
 pub fn create_cluster(dir: &Path, validity: &Validity) -> Result<ClusterId, TransportError> {
     let cluster = ClusterId::new(&format!("{:032x}", u128::from_le_bytes(random()?)))?;
+    authority(dir, &cluster, "", validity)?;
+    Ok(cluster)
+}
+
+/// Makes another authority for a cluster that has one in `old_dir`. Its `ca.pem` holds both, the new one first, so that nodes which
+/// have it believe certificates of either until the old one is taken out.
+pub fn renew_authority(old_dir: &Path, dir: &Path, validity: &Validity) -> Result<ClusterId, TransportError> {
+    let path = old_dir.join(files::CA);
+    let cluster = certificate::cluster_of_authority(&path)?;
+    authority(dir, &cluster, &files::read_text(&path)?, validity)?;
+    Ok(cluster)
+}
+
+/// The files of an authority; `others` are certificates of other authorities that are believed as well.
+fn authority(dir: &Path, cluster: &ClusterId, others: &str, validity: &Validity) -> Result<(), TransportError> {
     let mut params = params(&format!("weir://{cluster}"), "Weir cluster authority", validity)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -51,8 +66,7 @@ pub fn create_cluster(dir: &Path, validity: &Validity) -> Result<ClusterId, Tran
     let certificate = params.self_signed(&key).map_err(failed("make a certificate authority"))?;
     files::create_dir(dir)?;
     files::create_secret(&dir.join(files::CA_KEY), key.serialize_pem().as_bytes())?;
-    files::create(&dir.join(files::CA), certificate.pem().as_bytes())?;
-    Ok(cluster)
+    files::create(&dir.join(files::CA), format!("{}{others}", certificate.pem()).as_bytes())
 }
 
 /// Issues a certificate for a node that may be this, and puts all that the node needs into `out_dir`. `hosts` are names and addresses at

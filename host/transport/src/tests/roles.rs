@@ -102,3 +102,39 @@ async fn s132_a_revoked_certificate_counts_no_more_also_where_a_connection_stand
     };
     assert!(refused.contains("no SHA-256"), "{refused}");
 }
+
+#[tokio::test]
+async fn s139_nodes_of_an_old_and_a_new_authority_believe_each_other_until_the_old_one_is_taken_out() {
+    let cluster = Cluster::new();
+    let (old_a, old_b) = (cluster.identity("a"), cluster.identity("b"));
+    let new_ca = cluster.ca().with_file_name("new-ca");
+    let id = pki::renew_authority(&cluster.ca(), &new_ca, &Validity::days(30)).unwrap();
+    assert_eq!(id, *old_a.cluster(), "it is the same cluster");
+    assert!(pki::renew_authority(&cluster.ca(), &new_ca, &Validity::days(30)).is_err(), "nothing is overwritten");
+    let both = new_ca.join("ca.pem");
+
+    // Before anyone has the new one, its nodes are strangers.
+    let new_b = cluster.ca().with_file_name("b-new");
+    pki::add_node(&new_ca, &new_b, "b", Role::Worker, &[], &Validity::days(30)).unwrap();
+    let renewed = Arc::new(Identity::load(&new_b).unwrap());
+    let any = || "127.0.0.1:0".parse().unwrap();
+    let (a, b) = (bind(old_a, any()), bind(renewed.clone(), any()));
+    assert!(soon("answer", a.connect_control(&address(&b), Expected::Worker(&node("b")))).await.is_err());
+
+    // All have both: old and new ones talk, whoever connects.
+    fs::copy(&both, cluster.folder("a").join("ca.pem")).unwrap();
+    let a = bind(cluster.identity("a"), any());
+    drop((control(&a, &b).await, control(&b, &a).await));
+
+    // Then all are new, and the old one is taken out: what it issued counts no more.
+    let new_a = cluster.ca().with_file_name("a-new");
+    pki::add_node(&new_ca, &new_a, "a", Role::Worker, &[], &Validity::days(30)).unwrap();
+    let text = fs::read_to_string(&both).unwrap();
+    let first = text.split_inclusive("-----END CERTIFICATE-----\n").next().unwrap();
+    assert_ne!(first, text);
+    fs::write(new_a.join("ca.pem"), first).unwrap();
+    let a = bind(Arc::new(Identity::load(&new_a).unwrap()), any());
+    drop(control(&a, &b).await);
+    let old = bind(old_b, any());
+    assert!(soon("answer", a.connect_control(&address(&old), Expected::Worker(&node("b")))).await.is_err());
+}
