@@ -91,8 +91,8 @@ impl Bounded {
             tracing::warn!(path, reason, "passed over");
             self.oddities.add(OddKind::SkippedInput, || OddExample::new(path.as_bytes(), reason));
         }
-        let resolved = resolve(found.files, positions, self.settings.pattern.text())?;
         let is_mine = |id: &str| owner(id, self.parallelism) == self.index;
+        let resolved = resolve(found.files, positions, self.settings.pattern.text(), is_mine)?;
         self.positions = resolved.done.into_iter().filter(|(id, _)| is_mine(id)).collect();
         for todo in resolved.todo.into_iter().filter(|todo| is_mine(&todo.id)) {
             let known = todo.position.as_ref().map_or(WATERMARK_START, |position| position.event_time_max);

@@ -105,17 +105,25 @@ enum Place {
     Done,
 }
 
-/// Says of each file what is to be read of it. A half-read file that is nowhere is an error.
+/// Says of each file what is to be read of it. A half-read file that is nowhere is an error. Of files that are not `is_mine`, by id,
+/// only as much is looked at as shows which are the same as before.
 pub(super) fn resolve(
     files: Vec<(PathBuf, Metadata)>,
     mut positions: BTreeMap<String, Position>,
     pattern: &str,
+    is_mine: impl Fn(&str) -> bool,
 ) -> Result<Resolved, ConnectorError> {
     let mut resolved = Resolved::default();
     let mut strangers = Vec::new();
     for (path, metadata) in distinct(files) {
         let id = names::to_text(&path);
-        let place = positions.get(&id).map_or(Ok(None), |position| place(position, &path, &metadata))?;
+        let place = match positions.get(&id) {
+            Some(position) if !is_mine(&id) && position.inode == Some(Inode::of(&metadata)) => {
+                Some(if position.is_done { Place::Done } else { Place::Todo(Why::Begun) })
+            }
+            Some(position) => place(position, &path, &metadata)?,
+            None => None,
+        };
         match place.and_then(|place| Some((place, positions.remove(&id)?))) {
             Some((place, position)) => resolved.add(id, path, &metadata, place, Some(position)),
             None => strangers.push((id, path, metadata)),

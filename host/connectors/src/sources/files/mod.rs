@@ -133,7 +133,7 @@ impl SourceFactory for FileSourceFactory {
             return Ok(More::Nothing(format!("no file is {}", pattern.text())));
         }
         let count = files.len();
-        let resolved = resolve(files, Position::all(splits)?, pattern.text())?;
+        let resolved = resolve(files, Position::all(splits)?, pattern.text(), |_| true)?;
         Ok(match resolved.summary() {
             Some(what) => More::Some(what),
             None if count == 1 => More::Nothing(format!("{}: the file was read to its end", pattern.text())),
