@@ -83,7 +83,8 @@ fn s80_a_window_without_outputs_and_one_late_row_is_warned_of_and_ends_well() {
 #[test]
 fn s80_many_rejected_rows_are_warned_of_with_the_setting_the_reason_and_the_place() {
     let world = World::new();
-    let row = |n: u64| if n % 5 == 0 { format!("no json \u{1b}[31m {n}\n") } else { format!("{{\"k\":\"a\",\"at\":{n}}}\n") };
+    let row =
+        |n: u64| if n.is_multiple_of(5) { format!("no json \u{1b}[31m {n}\n") } else { format!("{{\"k\":\"a\",\"at\":{n}}}\n") };
     world.write("in.jsonl", (0..2_000).map(row).collect::<String>());
     let (parse, told) = run(&world, &job(&[]), "parse");
     let rejected = &parse["oddities"]["rejected"];

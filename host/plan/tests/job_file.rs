@@ -361,3 +361,17 @@ fn a_setting_that_has_no_effect_is_said_where_it_stands() {
     assert!(!warned("exactly-once"));
     assert!(read(SMALL).warnings().is_empty(), "a default is nobody's wish");
 }
+
+#[test]
+fn s80_the_examples_give_no_reason_for_a_warning() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let folders = std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path().join("job.toml"));
+    let mut seen = 0;
+    for file in folders.filter(|file| file.exists()) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let job = weir_plan::load(&file.to_string_lossy(), &text, &[], &|_| None).unwrap();
+        assert!(job.warnings().is_empty(), "{}", job.warnings());
+        seen += 1;
+    }
+    assert!(seen >= 4, "{seen} examples");
+}

@@ -74,7 +74,8 @@ pub enum SandboxError {
     },
     /// An instance would need more memory than it may have.
     #[error(
-        "an instance of component {digest} needs {needed} bytes of memory, more than the limit of {limit}; raise the operator's memory limit"
+        "an instance of component {digest} needs {needed} bytes of memory, more than the limit of {limit}; raise `limits.memory` of the \
+         operator in the job file"
     )]
     MemoryLimit {
         /// The component.
