@@ -12,6 +12,7 @@ use weir_api::{ApiError, ApiOptions, TlsFiles, Token};
 use weir_coordinator::ServeOptions;
 use weir_model::ErrorNumber;
 
+use crate::address;
 use crate::cluster::TOKEN;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
@@ -27,10 +28,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     identity: PathBuf,
     /// Where workers connect to (UDP, and TCP beside it)
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:7700")]
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:7700", value_parser = address::listen_for_workers)]
     listen: SocketAddr,
     /// Where the API is served; any address but a loopback has HTTPS and asks for the token
-    #[arg(long, value_name = "ADDRESS", default_value = crate::client::DEFAULT)]
+    #[arg(long, value_name = "ADDRESS", default_value = crate::client::DEFAULT, value_parser = address::listen_for_api)]
     api: SocketAddr,
     /// Where checkpoints of jobs are that name no storage: a folder that all workers share, under the same path
     #[arg(long, value_name = "URL")]
@@ -70,7 +71,7 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
         global.note(&format!(
             "coordinator of cluster {}: workers connect to {}, the API is at {url}",
             server.cluster.status().cluster,
-            server.local_addr
+            address::reached_at(server.local_addr)
         ));
     }
     signals.forever().next();

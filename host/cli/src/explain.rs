@@ -30,7 +30,7 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<()> {
         false if global.colour.on_stdout() => markdown::for_terminal(page(*number), markdown::width(), true),
         false => page(*number).to_owned(),
     };
-    output::print(&numbers.iter().map(formatted).collect::<Vec<_>>().join("\n"))
+    output::print_styled(&numbers.iter().map(formatted).collect::<Vec<_>>().join("\n"))
 }
 
 fn list(global: &Global) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@
 //! Owns what users see of Weir on a terminal: commands, messages, exit codes, the component store on disk. Results go to
 //! standard output, progress and messages to standard error.
 
+mod address;
 mod checkpoint;
 mod client;
 mod cluster;

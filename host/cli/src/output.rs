@@ -55,6 +55,17 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Writes text of our own, with its styles. Nothing that comes from elsewhere may be in it.
+///
+/// # Errors
+/// If standard output is closed or full.
+pub(crate) fn print_styled(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
 /// Writes one JSON document as a result.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))

@@ -1,6 +1,6 @@
 //! `weir worker`: a process that runs tasks for a coordinator; and the list of a cluster's workers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use weir_worker::agent::{self, AgentOptions, Shutdown};
 use weir_worker::{Beneath, BuiltinConnectors, Connectors, Storages, UrlStorages};
 
 use crate::Native;
+use crate::address::{self, Address};
 use crate::client::{Client, ClusterArgs};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
@@ -25,8 +26,9 @@ use crate::sandbox::{self, MemoryArgs};
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Where the coordinator listens for workers: the address of its --listen
-    #[arg(long, value_name = "HOST:PORT", required = true)]
+    /// Where the coordinator listens for workers: the address of its --listen (not of its API); several may be given. Without a
+    /// port: 7700
+    #[arg(long, value_name = "HOST[:PORT]", required = true, value_parser = address::coordinator_for_workers)]
     coordinator: Vec<String>,
     /// Folder of this node's certificate, as `weir cluster add-node` makes it
     #[arg(long, value_name = "DIR", required = true)]
@@ -34,16 +36,17 @@ pub(crate) struct Args {
     /// Subtasks of each chain that may run here [default: the number of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: Option<u32>,
-    /// Where other workers connect to (UDP, and TCP beside it); port 0 takes any that is free
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
-    listen: SocketAddr,
+    /// Where other workers connect to (UDP, and TCP beside it); without a port, or with port 0, any that is free [default: 0.0.0.0,
+    /// or [::] for a coordinator with an IPv6 address]
+    #[arg(long, value_name = "ADDRESS", value_parser = address::listen_for_peers)]
+    listen: Option<SocketAddr>,
     /// A folder below which sources, sinks, dead letters and checkpoints of jobs have to lie; may be given several times [default:
     /// any path that this user can read and write]
     #[arg(long, value_name = "DIR")]
     allow_path: Vec<PathBuf>,
     /// What other workers are told to connect to [default: the address from which it reaches the coordinator]
-    #[arg(long, value_name = "HOST:PORT")]
-    advertise: Option<String>,
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = address::advertised)]
+    advertise: Option<Address>,
     #[command(flatten)]
     memory: MemoryArgs,
 }
@@ -66,10 +69,11 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
     let sandbox = sandbox::start(&args.memory, global)?;
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1));
     let (connectors, storages) = files(&args.allow_path)?;
+    let (listening, advertise) = addresses(&args)?;
     let options = AgentOptions {
         identity_dir: args.identity.unwrap_or_default(),
-        listen: args.listen,
-        advertise: args.advertise,
+        listen: listening,
+        advertise,
         coordinators: args.coordinator,
         slots: args.slots.unwrap_or(cpus),
         cache_dir: global.data_dir.join("fetched"),
@@ -102,6 +106,23 @@ fn files(allowed: &[PathBuf]) -> Result<Files, Failure> {
     };
     let connectors = Beneath::new(allowed, BuiltinConnectors).map_err(wrong)?;
     Ok((Arc::new(connectors), Arc::new(Beneath::new(allowed, UrlStorages).map_err(wrong)?)))
+}
+
+/// Where the worker listens, and what it tells others to connect to.
+fn addresses(args: &Args) -> Result<(SocketAddr, Option<String>), Failure> {
+    // A socket of IPv4 reaches no address of IPv6; the other way round it does.
+    let is_v6 = |coordinator: &String| coordinator.starts_with('[');
+    let any: IpAddr =
+        if args.coordinator.iter().any(is_v6) { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let listening = args.listen.unwrap_or_else(|| SocketAddr::new(any, 0));
+    match &args.advertise {
+        Some(advertise) if advertise.port().is_none() && listening.port() == 0 => {
+            let message = "--advertise names no port, and --listen takes any that is free";
+            Err(Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message)
+                .hint("give both the same port: --listen 0.0.0.0:7702 --advertise HOST:7702"))
+        }
+        advertise => Ok((listening, advertise.as_ref().map(|advertise| advertise.with_port(listening.port())))),
+    }
 }
 
 /// A signal ends the worker; its jobs go on elsewhere from their last checkpoint. A second one ends the process at once.

@@ -206,8 +206,13 @@ fn a_coordinator_that_is_not_there_is_told_with_what_to_do() {
     assert!(message.starts_with("error[E0050]"), "{message}");
     let message = world.bad(2, &["job", "ls", "--coordinator", "10.0.0.5:7701", "--ca", "/dev/null"]);
     assert!(message.contains("there is no certificate in it"), "{message}");
-    let message = world.bad(2, &["job", "ls", "--coordinator", "nonsense"]);
-    assert!(message.starts_with("error[E0026]: `nonsense` (flag --coordinator)"), "{message}");
+    let message = world.bad(2, &["job", "ls", "--coordinator", "host:nonsense"]);
+    assert!(
+        message.starts_with(
+            "error[E0026]: `host:nonsense` (flag --coordinator) is not the address of a coordinator: `nonsense` is not a port"
+        ),
+        "{message}"
+    );
 }
 
 #[test]
@@ -265,6 +270,47 @@ fn a_coordinator_is_not_opened_to_others_without_a_token() {
     let message = world.bad(2, &[&start[..], &["0.0.0.0:0"]].concat());
     assert!(message.starts_with("error[E0053]: cannot serve the API on 0.0.0.0:0"), "{message}");
     assert!(!world.path("data/coordinator").exists(), "nothing was touched");
+}
+
+#[test]
+fn workers_join_over_ipv6_and_by_name() {
+    let world = World::new();
+    world.good(&["cluster", "init", "c"]);
+    // Both families where the machine has both.
+    let listen = if std::net::UdpSocket::bind("[::1]:0").is_ok() { "[::]:0" } else { "0.0.0.0:0" };
+    let coordinator = support::Daemon::listening(&world, "c/nodes/coordinator", "localhost:0", "data", listen);
+    let workers = coordinator.line["workers"].as_str().unwrap();
+    let port = workers.rsplit_once(':').unwrap().1;
+    let api = coordinator.line["api"].as_str().unwrap().to_owned();
+    let by_literal = if listen == "[::]:0" { format!("[::1]:{port}") } else { format!("127.0.0.1:{port}") };
+    let _first = support::Daemon::worker(&world, "c/nodes/worker-1", &by_literal);
+    let _second = support::Daemon::worker(&world, "c/nodes/worker-2", &format!("localhost:{port}"));
+    let listed = || -> Vec<serde_json::Value> {
+        serde_json::from_str(&world.good(&["worker", "ls", "--json", "--coordinator", &api])).unwrap()
+    };
+    support::until("both workers are connected", || listed().iter().filter(|worker| worker["alive"] == true).count() == 2);
+    let address = |worker: &str| -> std::net::SocketAddr {
+        let found = listed().into_iter().find(|one| one["name"] == worker).unwrap();
+        found["address"].as_str().unwrap().parse().unwrap()
+    };
+    assert_eq!(address("worker-1").is_ipv6(), listen == "[::]:0", "it tells others what it reached the coordinator from");
+    assert!(address("worker-1").ip().is_loopback() && address("worker-2").ip().is_loopback());
+}
+
+#[test]
+fn addresses_that_nobody_can_reach_are_refused_with_what_to_write() {
+    let world = World::new();
+    for (flags, part) in [
+        (vec!["worker", "--identity", "n", "--coordinator", "https://a:7701"], "a worker does not use the API"),
+        (vec!["worker", "--identity", "n", "--coordinator", "::1:7700"], "Write [::1]:7700"),
+        (vec!["worker", "--identity", "n", "--coordinator", "a", "--advertise", "0.0.0.0:1"], "nobody can connect to it"),
+        (vec!["worker", "--identity", "n", "--coordinator", "a", "--advertise", "b"], "--advertise names no port"),
+        (vec!["coordinator", "--identity", "n", "--checkpoints", "cp", "--listen", ":7700"], "write 0.0.0.0:7700"),
+        (vec!["coordinator", "--identity", "n", "--checkpoints", "cp", "--api", "weir.example"], "in digits"),
+    ] {
+        let message = world.bad(2, &flags);
+        assert!(message.contains(part), "{flags:?}: {message}");
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Where the coordinator is, whom to trust there, and what to show.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use weir_api::Token;
 use weir_model::ErrorNumber;
 
+use crate::address::{API_PORT, Address};
 use crate::config::{CA, COORDINATOR, Origin, TOKEN_FILE};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
@@ -24,7 +24,7 @@ const TOKEN_VARIABLE: &str = "WEIR_TOKEN";
 /// Flags of all commands that talk to a cluster.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ClusterArgs {
-    /// Address of the coordinator's API: HOST:PORT or a URL [env: WEIR_COORDINATOR] [default: 127.0.0.1:7701]
+    /// Address of the coordinator's API: HOST, HOST:PORT or a URL [env: WEIR_COORDINATOR] [default: 127.0.0.1:7701]
     #[arg(long, value_name = "ADDRESS", help_heading = "Cluster options")]
     pub(crate) coordinator: Option<String>,
     /// File with the cluster's token; not needed on the coordinator's machine [env: WEIR_TOKEN_FILE]
@@ -70,9 +70,11 @@ impl ClusterArgs {
     }
 
     fn target(&self, address: &str, origin: &Origin, global: &Global) -> Result<Target, Failure> {
-        let url = url(address).ok_or_else(|| {
-            let message = format!("`{address}` ({origin}) is not the address of a coordinator");
-            Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message).hint("write HOST:PORT, such as 10.0.0.5:7701")
+        let url = url(address).map_err(|reason| {
+            let message = format!("`{address}` ({origin}) is not the address of a coordinator: {reason}");
+            Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message).hint(
+                "write HOST or HOST:PORT, such as 10.0.0.5:7701 or [::1]:7701: the address of its --api, not that of its --listen",
+            )
         })?;
         if url.starts_with("http:") && !is_here(&url) && !self.insecure {
             let message = format!(
@@ -152,30 +154,28 @@ impl Target {
     }
 }
 
-/// The URL of an address: HTTP on this machine, HTTPS elsewhere, unless it says itself.
-fn url(address: &str) -> Option<String> {
-    let address = address.trim().trim_end_matches('/');
-    let (scheme, rest) = match address.split_once("://") {
-        Some((scheme @ ("http" | "https"), rest)) => (Some(scheme), rest),
-        Some(_) => return None,
-        None => (None, address),
-    };
-    let (host, port) = rest.rsplit_once(':')?;
-    let name = host.trim_start_matches('[').trim_end_matches(']');
-    if name.is_empty() || port.parse::<u16>().is_err() || rest.contains(['/', '@', '?', '#', ' ']) {
-        return None;
+/// The URL of an address: HTTP on this machine, HTTPS elsewhere, unless it says itself. Without a port, an address means that of
+/// coordinators, and a URL that of its scheme.
+fn url(text: &str) -> Result<String, String> {
+    let text = text.trim().trim_end_matches('/');
+    match text.split_once("://") {
+        Some((scheme @ ("http" | "https"), rest)) => {
+            let standard = if scheme == "http" { 80 } else { 443 };
+            Ok(format!("{scheme}://{}", Address::parse(rest)?.with_port(standard)))
+        }
+        Some((scheme, _)) => Err(format!("`{scheme}` is neither http nor https")),
+        None => {
+            let address = Address::parse(text)?;
+            let scheme = if address.is_loopback() { "http" } else { "https" };
+            Ok(format!("{scheme}://{}", address.with_port(API_PORT)))
+        }
     }
-    Some(format!("{}://{rest}", scheme.unwrap_or(if is_loopback(name) { "http" } else { "https" })))
-}
-
-fn is_loopback(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether a URL that [`url`] made is of this machine.
 fn is_here(url: &str) -> bool {
-    let host = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once(':')).map_or("", |(host, _)| host);
-    is_loopback(host.trim_start_matches('[').trim_end_matches(']'))
+    let address = url.split_once("://").and_then(|(_, rest)| Address::parse(rest).ok());
+    address.is_some_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -193,13 +193,18 @@ mod tests {
             ("weir.example:7701", Some("https://weir.example:7701")),
             ("https://127.0.0.1:7701/", Some("https://127.0.0.1:7701")),
             ("http://tunnel:80", Some("http://tunnel:80")),
-            ("weir.example", None),
+            ("weir.example", Some("https://weir.example:7701")),
+            ("::1", Some("http://[::1]:7701")),
+            ("localhost", Some("http://localhost:7701")),
+            ("2001:db8::5", Some("https://[2001:db8::5]:7701")),
+            ("https://weir.example", Some("https://weir.example:443")),
+            ("::1:7701", None),
             ("ftp://a:1", None),
             (":7701", None),
             ("a:port", None),
             ("user@a:1", None),
         ] {
-            assert_eq!(url(address).as_deref(), expected, "{address}");
+            assert_eq!(url(address).ok().as_deref(), expected, "{address}");
         }
     }
 

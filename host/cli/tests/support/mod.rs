@@ -137,8 +137,19 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// A coordinator with a data folder of its own, ready.
     pub(crate) fn coordinator(world: &World, identity: &str, api: &str, data: &str) -> Daemon {
-        let flags =
-            ["--json", "coordinator", "--identity", identity, "--listen", "127.0.0.1:0", "--checkpoints", "cp", "--api", api];
+        Daemon::listening(world, identity, api, data, "127.0.0.1:0")
+    }
+
+    /// A worker, which may not have joined yet.
+    pub(crate) fn worker(world: &World, identity: &str, coordinator: &str) -> Daemon {
+        let mut command = world.command(&["worker", "--identity", identity, "--coordinator", coordinator, "--slots", "1"]);
+        let child = command.stdout(Stdio::null()).spawn().expect("weir starts");
+        Daemon { child, line: serde_json::Value::Null }
+    }
+
+    /// A coordinator that listens for workers at an address.
+    pub(crate) fn listening(world: &World, identity: &str, api: &str, data: &str, listen: &str) -> Daemon {
+        let flags = ["--json", "coordinator", "--identity", identity, "--listen", listen, "--checkpoints", "cp", "--api", api];
         let mut command = world.command(&flags);
         let mut child = command.env("WEIR_DATA_DIR", world.path(data)).stdout(Stdio::piped()).spawn().expect("weir starts");
         let mut line = String::new();

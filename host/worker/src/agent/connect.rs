@@ -84,7 +84,9 @@ impl Connector {
         }
         // It listens at all addresses: the one from which it reaches the coordinator will do for others.
         let towards = || {
-            let coordinator = coordinator.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::NotFound)?;
+            // Of the family that the endpoint has: nobody reaches an IPv4 socket at an IPv6 address.
+            let reachable = |address: &SocketAddr| self.local_addr.is_ipv6() || address.is_ipv4();
+            let coordinator = coordinator.to_socket_addrs()?.find(reachable).ok_or(std::io::ErrorKind::NotFound)?;
             let any: SocketAddr = if coordinator.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 16], 0).into() };
             let socket = UdpSocket::bind(any)?;
             socket.connect(coordinator)?;
