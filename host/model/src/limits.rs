@@ -164,6 +164,9 @@ pub const COMPILE_CPU_S_MAX: u64 = 120;
 /// Memory of compiling one component.
 pub const COMPILE_MEMORY_BYTES_MAX: u64 = 2 << 30;
 
+/// Components that a process compiles at a time.
+pub const COMPILATIONS_MAX: usize = 2;
+
 /// Time of compiling one component, however little of the CPU it gets.
 pub const COMPILE_MS_MAX: u64 = 900_000;
 

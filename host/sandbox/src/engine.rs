@@ -11,7 +11,7 @@ use weir_model::limits;
 
 use crate::account::{WorkerMemory, process_bytes};
 use crate::cache::Cache;
-use crate::compiler::CompilerProcess;
+use crate::compiler::{CompilerProcess, Turns};
 use crate::component::Component;
 use crate::error::SandboxError;
 use crate::host::{Guest, link};
@@ -37,7 +37,7 @@ pub struct SandboxOptions {
     /// Bytes that guests of this process may hold together, and that the process may hold: beyond, growing fails inside the guest,
     /// or the operator that holds most is ended, with its name. None: no bound.
     pub memory_bytes: Option<u64>,
-    /// Whether calls have deadlines. Costs about a quarter of the time of the tightest loops. Default: on.
+    /// Whether calls have deadlines. Costs what is within the noise of measurements (bench/notes.md). Default: on.
     pub epoch_interruption: bool,
 }
 
@@ -59,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) linker: Linker<Guest>,
     pub(crate) cache: Option<Cache>,
     compiler: Option<CompilerProcess>,
+    turns: Turns,
     pub(crate) tracking: TrackingInUse,
     pub(crate) memory: Arc<WorkerMemory>,
     epoch_interruption: bool,
@@ -79,7 +80,7 @@ impl Sandbox {
         let memory = WorkerMemory::new(options.memory_bytes);
         tick(&engine, &memory)?;
         let SandboxOptions { compiler, epoch_interruption, .. } = options;
-        let shared = Shared { engine, linker, cache, compiler, tracking, memory, epoch_interruption };
+        let shared = Shared { engine, linker, cache, compiler, turns: Turns::default(), tracking, memory, epoch_interruption };
         Ok(Sandbox { shared: Arc::new(shared) })
     }
 
@@ -106,6 +107,7 @@ impl Shared {
         if let Some(code) = self.cache.as_ref().and_then(|cache| cache.load(&self.engine, bytes)) {
             return Ok(code);
         }
+        let _turn = self.turns.take();
         let (code, artefact) = match &self.compiler {
             Some(compiler) => compiler.compile(&self.engine, self.epoch_interruption, bytes)?,
             None => {

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "loading machine code is unsafe; it comes from a child of this process")]
 
 mod child;
+mod turns;
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -22,6 +23,7 @@ use weir_model::limits;
 
 pub(crate) use child::Settings;
 pub use child::compile_as_child;
+pub(crate) use turns::Turns;
 
 /// Bytes of a compiler's last words that are kept.
 const WORDS_BYTES_MAX: u64 = 16 << 10;
