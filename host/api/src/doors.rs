@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn has_to_leave(seat: &Seat) -> bool {
-        seat.doors.places().strangers.get(&seat.number).is_none() && !seat.is_known.load(Ordering::Acquire)
+        !seat.doors.places().strangers.contains_key(&seat.number) && !seat.is_known.load(Ordering::Acquire)
     }
 
     #[test]

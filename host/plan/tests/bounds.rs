@@ -13,6 +13,8 @@ fn job(value: &str) -> String {
     )
 }
 
+type Flags = Vec<(String, String)>;
+
 /// Bytes of memory the process has had at most since the count was last begun anew, beyond what it had then.
 fn peak(work: impl FnOnce()) -> usize {
     let field = |name: &str| {
@@ -31,7 +33,7 @@ fn s135_no_job_file_takes_more_than_16_mib() {
     let long = "v".repeat(100_000);
     let env = |name: &str| (name == "V").then(|| long.clone());
     let kib = 1024;
-    let cases: Vec<(&str, String, Vec<(String, String)>)> = vec![
+    let cases: Vec<(&str, String, Flags)> = vec![
         ("one string of many variables", job(&format!("\"{}\"", "${V}".repeat(2 * kib))), vec![]),
         ("many strings of one variable", job(&format!("[{}]", "\"${V}\",".repeat(kib))), vec![]),
         ("many defaults", job(&format!("\"{}\"", "${W:-${V}".repeat(kib))), vec![]),

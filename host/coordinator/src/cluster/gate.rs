@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weir_model::limits::{EXECUTIONS_HEARD_MAX, METRIC_NAME_BYTES_MAX, METRIC_NAMES_MAX, REPORT_TEXT_BYTES_MAX};
+use weir_model::limits::{EXECUTIONS_HEARD_MAX, METRIC_NAME_BYTES_MAX, METRIC_NAMES_MAX, PARALLELISM_MAX, REPORT_TEXT_BYTES_MAX};
 use weir_model::{CheckpointId, Digest, InstanceId, KeyGroupRange, TaskId};
 use weir_plan::{Job, Topology, VertexKind};
 use weir_protocol::manifest::edge_of;
@@ -245,8 +245,8 @@ impl Part {
     }
 
     fn is_on_its_way(&self, head: usize, one: &InFlightState) -> bool {
-        let edge = edge_of(&self.job, head, one);
-        edge.is_some_and(|edge| one.sender < self.job.vertices[edge.from].parallelism) && one.rows <= BYTES_MAX
+        // Rows that were in flight when the job had another parallelism, and are so again, keep the sender that they had then.
+        edge_of(&self.job, head, one).is_some() && one.sender < PARALLELISM_MAX && one.rows <= BYTES_MAX
     }
 
     /// Leaves of a worker's counts those that are its own and can be true.

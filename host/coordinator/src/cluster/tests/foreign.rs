@@ -223,6 +223,10 @@ fn s133_every_number_of_an_acknowledgement_is_checked() {
     let (mut gate, execution) = keyed();
     assert_eq!(say(&mut gate, &execution, good()), Ok(()));
     assert!(say(&mut gate, &execution, good()).is_err(), "once is enough");
+    let mut rescaled = good();
+    // It was in flight when there were more subtasks, and is so again.
+    (rescaled.in_flight[0].sender, rescaled.checkpoint, rescaled.file) = (7, CheckpointId(5), None);
+    assert_eq!(say(&mut gate, &execution, rescaled), Ok(()));
     type Edit = fn(&mut Acknowledgement);
     let edits: [(&str, Edit); 21] = [
         ("another's task", |said| said.task = TaskId(3)),
@@ -242,7 +246,7 @@ fn s133_every_number_of_an_acknowledgement_is_checked() {
         ("an edge that is not", |said| said.in_flight[0].from = "out".to_owned()),
         ("another exchange", |said| said.in_flight[0].exchange = Some("rebalance".to_owned())),
         ("no exchange", |said| said.in_flight[0].exchange = None),
-        ("a sender that is not", |said| said.in_flight[0].sender = 2),
+        ("a sender that no job has", |said| said.in_flight[0].sender = u32::MAX),
         ("more rows than can be", |said| said.in_flight[0].rows = u64::MAX),
         ("another task's file", |said| said.file.as_mut().unwrap().name = "3-6-3-0".to_owned()),
         ("a way out", |said| said.file.as_mut().unwrap().name = "3-6-2-../../x".to_owned()),
