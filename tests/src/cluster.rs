@@ -153,7 +153,7 @@ impl Cluster {
     fn node(&mut self, name: &str, arguments: &[&str]) -> Node {
         self.started += 1;
         let data = self.path("nodes").join(name);
-        self.world.share(&data, &["compiled"]);
+        self.world.share(&data, &[]);
         let setup = self.setups.get(name).cloned().unwrap_or_default();
         let mut command = setup.place.as_ref().unwrap_or(&self.place).command(&self.world, arguments);
         command.env("WEIR_DATA_DIR", data).env("WEIR_LOG", "info").env("RUST_BACKTRACE", "1").envs(setup.environment);

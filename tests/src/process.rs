@@ -52,7 +52,7 @@ impl World {
     pub fn new() -> World {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let world = World { folder: Arc::new(folder) };
-        world.share(&world.data(), &["components", "compiled"]);
+        world.share(&world.data(), &["components"]);
         world
     }
 
@@ -106,6 +106,8 @@ impl World {
 
     /// Nothing of this machine's configuration counts.
     fn at_home(&self, command: &mut Command) {
+        let compiled = environment("WEIR_TEST_COMPONENTS").join("compiled");
+        command.env("WEIR_COMPILE_CACHE", compiled);
         command.current_dir(self.folder.path()).env("WEIR_DATA_DIR", self.data()).env_remove("WEIR_LOG").stdin(Stdio::null());
     }
 

@@ -122,7 +122,7 @@ fn a_file_that_grew_is_read_on_and_another_path_is_read() {
 fn every_example_runs_as_it_is_written_to_a_new_folder_with_an_empty_store() {
     let world = World::new();
     let fresh = world.path("fresh");
-    world.share(&fresh, &["compiled"]);
+    world.share(&fresh, &[]);
     let listed = world.finish(&mut world.weir(["example", "ls", "--json"]));
     let listed: Vec<serde_json::Value> = serde_json::from_str(&listed.stdout).expect("a list");
     for name in listed.iter().filter_map(|example| example["name"].as_str()) {

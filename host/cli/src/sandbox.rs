@@ -32,7 +32,7 @@ fn size(text: &str) -> Result<u64, String> {
 /// Starts the sandbox in which jobs run.
 pub(crate) fn start(memory: &MemoryArgs, global: &Global) -> Result<Sandbox, Failure> {
     let options = SandboxOptions {
-        cache: Some(global.data_dir.join("compiled")),
+        cache: Some(cache(global)),
         compiler: Some(compiler()),
         tracking: Tracking::Auto,
         memory_bytes: memory.memory.or_else(|| Some(available(Path::new("/"))? / 100 * WORKER_MEMORY_PERCENT)),
@@ -41,6 +41,14 @@ pub(crate) fn start(memory: &MemoryArgs, global: &Global) -> Result<Sandbox, Fai
     Sandbox::new(options).map_err(|error| {
         Failure::new(ErrorNumber::SandboxDoesNotStart, Exit::Failed, format!("cannot start the sandbox: {error}"))
     })
+}
+
+/// Where compiled components are kept: in the data folder, or where several data folders share one. A link to it would not do, since
+/// whoever can change the link could exchange what is trusted.
+fn cache(global: &Global) -> PathBuf {
+    std::env::var_os("WEIR_COMPILE_CACHE")
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| global.data_dir.join("compiled"), PathBuf::from)
 }
 
 /// This program, as the child that compiles.
