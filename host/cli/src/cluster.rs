@@ -28,7 +28,7 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Commands about clusters.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Make a new cluster: its certificate authority, its token, and a folder for each node
+    /// Create a new cluster: its certificate authority, its token, and a folder for each node
     Init {
         /// The folder to make it in; keep it, and keep it safe: who has it can add nodes
         dir: PathBuf,
@@ -44,7 +44,7 @@ pub(crate) enum Command {
         #[arg(long = "node", value_name = "NAME[=HOST,..]", value_parser = node)]
         nodes: Vec<Node>,
     },
-    /// Make the folder of one more node
+    /// Create the folder of one more node
     AddNode {
         /// The folder of the cluster, as `weir cluster init` made it
         dir: PathBuf,

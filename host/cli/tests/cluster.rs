@@ -174,6 +174,10 @@ fn components_go_to_the_cluster_where_one_is_configured() {
     assert_eq!(good(&world, &api, &["component", "push", "count.wasm"]), pushed.stdout);
     assert_eq!(api.cluster.told().pushes, 1);
     assert!(good(&world, &api, &["component", "ls"]).lines().nth(1).is_some_and(|row| row.starts_with("count  1.0.0")));
+    let shown = good(&world, &api, &["component", "show", "count@1.0.0"]);
+    assert!(shown.starts_with("count@1.0.0 in the store of the cluster at http://127.0.0.1"), "{shown}");
+    let missing = weir(&world, &api, &["component", "show", "count@2.0.0"]);
+    assert!(missing.code == Some(2) && missing.stderr.contains("there is count@1.0.0"), "{missing:?}");
     world.component("other.wasm", 9, Some(("count", "1.0.0")));
     let refused = weir(&world, &api, &["component", "push", "other.wasm"]);
     assert!(refused.code == Some(4) && refused.stderr.starts_with("error[E0021]"), "{refused:?}");

@@ -23,12 +23,12 @@ use crate::{files, output, sandbox};
 /// Commands about components.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Write a crate for a new operator
+    /// Create a crate for a new operator
     New {
         /// The language to write it in
         #[arg(long, default_value = "rust")]
         lang: String,
-        /// Its name, or the path of the folder to make, which ends with its name
+        /// Its name, or the path of the folder to create, which ends with its name
         name: PathBuf,
     },
     /// Build the operator in a folder into a component
@@ -48,12 +48,12 @@ pub(crate) enum Command {
         /// The component
         file: PathBuf,
     },
-    /// Say what a component exports, imports and keeps
+    /// Show what a component exports and imports, and what of it is in snapshots
     Inspect {
         /// The component
         file: PathBuf,
     },
-    /// Put a component into the component store
+    /// Store a component: on the cluster if one is configured, otherwise on this machine
     Push {
         /// The component
         file: PathBuf,
@@ -66,17 +66,19 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// List the components in the store
+    /// List the stored components: of the cluster if one is configured, otherwise of this machine
     Ls {
         #[command(flatten)]
         place: Place,
     },
-    /// Show a component in the store of this machine
+    /// Show a stored component: of the cluster if one is configured, otherwise of this machine
     Show {
         /// NAME@VERSION
         component: String,
+        #[command(flatten)]
+        place: Place,
     },
-    /// Remove a component from the store
+    /// Remove a stored component: of the cluster if one is configured, otherwise of this machine
     Rm {
         /// NAME@VERSION
         component: String,
@@ -88,7 +90,7 @@ pub(crate) enum Command {
 /// Which store: that of the cluster, if one is configured, and otherwise that of this machine.
 #[derive(clap::Args)]
 pub(crate) struct Place {
-    /// The store of this machine, even if a cluster is configured
+    /// Use the store of this machine, even if a cluster is configured
     #[arg(long, conflicts_with = "coordinator")]
     local: bool,
     #[command(flatten)]
@@ -126,7 +128,13 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
             Some(client) => remote::list(&client, global),
             None => list(&store, global),
         },
-        Command::Show { component } => show(&store, &component, global),
+        Command::Show { component, place } => match place.client(global)? {
+            Some(client) => {
+                let (name, version) = parse_name(&component)?;
+                remote::show(&client, &name, &version, global)
+            }
+            None => show(&store, &component, global),
+        },
         Command::Rm { component, place } => {
             let (name, version) = parse_name(&component)?;
             if let Some(client) = place.client(global)? {

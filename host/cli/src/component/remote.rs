@@ -1,7 +1,10 @@
-//! `weir component push`, `ls` and `rm` where a cluster is configured.
+//! `weir component push`, `ls`, `show` and `rm` where a cluster is configured.
+
+use weir_model::ErrorNumber;
 
 use super::Named;
 use crate::client::Client;
+use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output;
 use crate::store::{digest_of, short};
@@ -36,6 +39,32 @@ pub(super) fn list(client: &Client, global: &Global) -> anyhow::Result<()> {
         vec![there.name.clone(), there.version.clone(), digest, output::size(there.size_bytes), output::ago(there.pushed_at_ms)]
     });
     output::print(&output::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>()))
+}
+
+/// What the cluster says of a component. What is in it only its bytes tell, which stay there.
+pub(super) fn show(client: &Client, name: &str, version: &str, global: &Global) -> anyhow::Result<()> {
+    let all = client.components()?;
+    let Some(there) = all.iter().find(|there| there.name == name && there.version == version) else {
+        let message = format!("there is no component {name}@{version} in the store of the cluster at {}", client.address());
+        let hint = match weir_plan::nearest(name, all.iter().map(|there| there.name.as_str())) {
+            Some(near) => {
+                let versions = all.iter().filter(|there| there.name == near).map(|there| format!("{near}@{}", there.version));
+                format!("there is {}; --local looks at the store of this machine", versions.collect::<Vec<_>>().join(", "))
+            }
+            None => "`weir component ls` lists what there is; --local looks at the store of this machine".to_owned(),
+        };
+        return Err(Failure::new(ErrorNumber::NoSuchComponent, Exit::Usage, message).hint(hint).into());
+    };
+    if global.json {
+        return output::print_json(there);
+    }
+    output::print(&format!(
+        "{name}@{version} in the store of the cluster at {}\n  digest  {}\n  size    {}\n  pushed  {}\n",
+        client.address(),
+        there.digest,
+        output::size(there.size_bytes),
+        output::ago(there.pushed_at_ms)
+    ))
 }
 
 pub(super) fn remove(client: &Client, name: &str, version: &str, global: &Global) -> anyhow::Result<()> {

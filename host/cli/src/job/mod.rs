@@ -18,15 +18,15 @@ use crate::output;
 /// Commands about jobs.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Check a job file, its connectors' settings and its components, and draw its graph
+    /// Check a job file, its connectors' settings and its components, and show its graph
     Check {
         #[command(flatten)]
         file: JobFileArgs,
-        /// Draw the graph in Graphviz' dot language
+        /// Print the graph in Graphviz' dot language
         #[arg(long, conflicts_with = "json")]
         dot: bool,
     },
-    /// Give a job to the cluster, with the components it names
+    /// Submit a job to the cluster, with the components it names
     Submit(submit::Args),
     /// List the cluster's jobs
     Ls {
@@ -40,7 +40,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         cluster: ClusterArgs,
     },
-    /// Stop a job with a last checkpoint, from which it goes on when it is submitted again
+    /// Stop a job with a last checkpoint; submitted again, it resumes from there
     Stop {
         /// Its name
         name: String,
@@ -50,14 +50,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         cluster: ClusterArgs,
     },
-    /// End a job without a last checkpoint
+    /// Cancel a job without a last checkpoint
     Cancel {
         /// Its name
         name: String,
         #[command(flatten)]
         cluster: ClusterArgs,
     },
-    /// Let a job go on with another parallelism, from a checkpoint taken now
+    /// Change the parallelism of a running job, from a checkpoint taken now
     Rescale {
         /// Its name
         name: String,
@@ -67,17 +67,17 @@ pub(crate) enum Command {
         #[command(flatten)]
         cluster: ClusterArgs,
     },
-    /// Show what happened to a job
+    /// List what happened to a job
     Events {
         /// Its name
         name: String,
-        /// Go on until the job is over
+        /// Follow the events until the job is over
         #[arg(long, short)]
         follow: bool,
         #[command(flatten)]
         cluster: ClusterArgs,
     },
-    /// Forget a job that is over; its checkpoints stay
+    /// Remove a job that is over from the cluster's list; its checkpoints stay
     Rm {
         /// Its name
         name: String,
