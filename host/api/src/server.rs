@@ -127,7 +127,11 @@ async fn accept(listener: TcpListener, entry: Entry, mut leaving: watch::Receive
 async fn enter(stream: TcpStream, from: SocketAddr, entry: Entry, leaving: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
     let is_owner = match stream.local_addr() {
-        Ok(here) if entry.owner_passes => spawn_blocking(move || peer::is_own(from, here)).await.unwrap_or(false),
+        Ok(here) if entry.owner_passes => match spawn_blocking(move || peer::is_own(from, here)).await {
+            Ok(is_owner) => is_owner,
+            // The process ends: no answer is better than one that refuses.
+            Err(_) => return,
+        },
         _ => false,
     };
     let seat = entry.doors.enter(from.ip(), is_owner);
