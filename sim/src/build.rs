@@ -12,7 +12,7 @@ use weir_connectors::{Sink, WatermarkGenerator};
 use weir_model::{Attempt, InstanceId, KeyGroupRange, TaskId, WATERMARK_START};
 use weir_plan::{Destination, Exchange, Job, Port, Topology, VertexKind};
 use weir_protocol::{Failure, manifest};
-use weir_storage::{InFlightState, InstanceState, Manifest, OperatorState, Segment};
+use weir_storage::{InFlightState, InstanceState, Manifest, OperatorState, Segment, StoredInstance};
 use weir_task::in_flight::{self, Place, Share};
 use weir_task::{
     Gate, GateChannel, HeadSpec, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, Router, Sender,
@@ -21,7 +21,7 @@ use weir_task::{
 
 use crate::operators::{Factory, Kind};
 use crate::outside::SimSink;
-use crate::persister::{Origin, Persister, Stored};
+use crate::persister::{Origin, Persister};
 use crate::scenario::{Mode, Mutation};
 use crate::source::SimSource;
 use crate::wire::Wire;
@@ -97,8 +97,9 @@ impl World {
                 let factory = self.factory(&described.uid);
                 let mut instances = Vec::new();
                 for (id, state) in instances_of(&planned.job, manifest.as_deref(), vertex, subtask) {
-                    let image = state.chain.last().map(read).transpose()?;
-                    let instance = factory.restore(image.as_deref());
+                    let images =
+                        state.chain.iter().map(|segment| Ok(read(segment)?.to_vec())).collect::<Result<Vec<_>, Failure>>()?;
+                    let instance = factory.restore(&images);
                     instances.push(RestoredInstance { id, instance, watermark: state.watermark, finished: state.finished });
                 }
                 restored.instances.insert((vertex, subtask), instances);
@@ -215,7 +216,7 @@ impl World {
             for &vertex in members {
                 for (instance, state) in instances_of(&planned.job, manifest.as_deref(), vertex, subtask) {
                     let key = (planned.job.vertices[vertex].uid.as_str().into(), instance);
-                    persister.stored.insert(key, Stored::restored(state.chain.clone()));
+                    persister.stored.insert(key, StoredInstance::restored(state.chain.clone()));
                 }
             }
             let is_source = matches!(planned.job.vertices[members[0]].kind, VertexKind::Source(_));

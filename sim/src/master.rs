@@ -279,8 +279,9 @@ impl World {
         }
         let (prepare, back) = ((**prepare).clone(), back.clone());
         let Some(storage) = self.master.storage.clone() else { return };
-        let next = match again(|| storage.next_checkpoint_id()) {
-            Ok(next) => next,
+        let newest = || storage.checkpoints()?.first().map(|id| storage.manifest(*id)).transpose();
+        let (next, newest) = match again(|| storage.next_checkpoint_id().and_then(|next| Ok((next, newest()?)))) {
+            Ok(found) => found,
             Err(error) => return self.take_over_not(&error.to_string()),
         };
         let last = back.values().map(|running| running.last_checkpoint).max().unwrap_or(CheckpointId(0));
@@ -312,7 +313,6 @@ impl World {
             // What the machine says to these is said again at its first tick, as the real master has it.
             self.feed(event);
         }
-        let newest = storage.checkpoints().ok().and_then(|ids| storage.manifest(*ids.first()?).ok());
         let own = newest.filter(|manifest| manifest.attempt == attempt);
         if last > own.as_ref().map_or(CheckpointId(0), Manifest::id) {
             self.tell_all(|execution| Command::Abort { execution, checkpoint: last });
@@ -321,6 +321,7 @@ impl World {
             if let Phase::Running(driver) = &mut self.master.phase {
                 driver.last_completed = manifest.id();
             }
+            self.seen.announced_late += u64::from(self.seen.uncertain.last() == Some(&manifest.id()));
             self.say_completed(&manifest);
         }
         if self.master.stop_wanted {

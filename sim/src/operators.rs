@@ -1,8 +1,9 @@
 //! Native operators that can be captured: what a component would be, without a sandbox.
 //!
-//! Each checks what it is told: watermarks rise, the end comes once and after the last watermark.
+//! Each checks what it is told: watermarks rise, the end comes once and after the last watermark. A capture has what changed since
+//! the last completed checkpoint, as that of a component's memory does: entries instead of pages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, WATERMARK_END, WATERMARK_START};
@@ -36,7 +37,7 @@ pub(crate) struct Factory {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct State {
+pub(crate) struct State {
     watermark: Timestamp,
     finished: bool,
     /// How often each key was seen.
@@ -46,6 +47,22 @@ struct State {
 }
 
 impl State {
+    /// The state that captures give one after the other, oldest first.
+    pub(crate) fn of_chain(images: &[Vec<u8>]) -> State {
+        let mut state = State { watermark: WATERMARK_START, ..State::default() };
+        for newer in images.iter().map(|image| State::decode(image)) {
+            (state.watermark, state.finished) = (newer.watermark, newer.finished);
+            state.keys.extend(newer.keys);
+            state.seen.extend(newer.seen);
+        }
+        state
+    }
+
+    /// One capture instead of several.
+    pub(crate) fn merge(images: &[Vec<u8>]) -> Vec<u8> {
+        State::of_chain(images).encode()
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut bytes = self.watermark.to_le_bytes().to_vec();
         bytes.push(u8::from(self.finished));
@@ -99,23 +116,40 @@ impl CapturedState for Encoded {
 }
 
 impl Factory {
-    /// An instance as it was captured; without a capture, as it is at the start.
-    pub(crate) fn restore(&self, image: Option<&[u8]>) -> Box<dyn Instance> {
-        let state = image.map_or_else(|| State { watermark: WATERMARK_START, ..State::default() }, State::decode);
-        Box::new(Native { of: self.clone(), state, captured: CheckpointId(0) })
+    /// An instance as captures have it, oldest first; without one, as it is at the start.
+    pub(crate) fn restore(&self, images: &[Vec<u8>]) -> Box<dyn Instance> {
+        let state = State::of_chain(images);
+        Box::new(Native {
+            of: self.clone(),
+            state,
+            captured: CheckpointId(0),
+            changed: Changed::default(),
+            uncommitted: Vec::new(),
+        })
     }
 }
 
 impl InstanceFactory for Factory {
     fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
-        Ok(self.restore(None))
+        Ok(self.restore(&[]))
     }
+}
+
+/// Which entries have changed.
+#[derive(Clone, Debug, Default)]
+struct Changed {
+    keys: BTreeSet<Vec<u8>>,
+    seen: BTreeSet<RowId>,
 }
 
 struct Native {
     of: Factory,
     state: State,
     captured: CheckpointId,
+    /// Since the last capture.
+    changed: Changed,
+    /// What captures hold whose checkpoints are not known to be complete.
+    uncommitted: Vec<(CheckpointId, Changed)>,
 }
 
 fn row_id(value: &[u8]) -> RowId {
@@ -132,8 +166,14 @@ impl Native {
     fn numbered(&mut self, input: u32, rows: BatchRef<'_>, out: &mut Batch) {
         for (time, key, value) in rows.rows() {
             let count = match input {
-                0 => self.state.keys.entry(key.to_vec()).or_default(),
-                _ => self.state.seen.entry(row_id(value)).or_default(),
+                0 => {
+                    self.changed.keys.insert(key.to_vec());
+                    self.state.keys.entry(key.to_vec()).or_default()
+                }
+                _ => {
+                    self.changed.seen.insert(row_id(value));
+                    self.state.seen.entry(row_id(value)).or_default()
+                }
             };
             *count += 1;
             let mut value = value.to_vec();
@@ -163,6 +203,7 @@ impl Instance for Native {
             Kind::Count => self.numbered(input, rows, &mut out),
             Kind::All => {
                 for (_, _, value) in rows.rows() {
+                    self.changed.seen.insert(row_id(value));
                     let count = self.state.seen.entry(row_id(value)).or_default();
                     *count += 1;
                     if *count > 1 {
@@ -213,10 +254,18 @@ impl Instance for Native {
         if matches!(self.of.kind, Kind::Map(_)) {
             return Ok(None);
         }
-        Ok(Some(Box::new(Encoded(self.state.encode()))))
+        self.uncommitted.push((checkpoint, std::mem::take(&mut self.changed)));
+        let mut image = State { watermark: self.state.watermark, finished: self.state.finished, ..State::default() };
+        for (_, changed) in &self.uncommitted {
+            image.keys.extend(changed.keys.iter().filter_map(|key| Some((key.clone(), *self.state.keys.get(key)?))));
+            image.seen.extend(changed.seen.iter().filter_map(|id| Some((*id, *self.state.seen.get(id)?))));
+        }
+        Ok(Some(Box::new(Encoded(image.encode()))))
     }
 
-    fn checkpoint_completed(&mut self, _: CheckpointId) {}
+    fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
+        self.uncommitted.retain(|(captured, _)| *captured > checkpoint);
+    }
 }
 
 /// Which rows these are, whatever their order.

@@ -7,10 +7,15 @@ use weir_channel::wire;
 use weir_model::{Attempt, CheckpointId, InstanceId, OperatorUid, TaskId};
 use weir_plan::Exchange;
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, SinkAcknowledgement, SourceAcknowledgement};
-use weir_storage::{Committable, InFlightState, InstanceState, JobStorage, Segment, SnapshotWriter, instance_name};
+use weir_storage::{
+    Committable, InFlightState, InstanceState, JobStorage, Plan, Segment, SnapshotWriter, StorageError, StoredInstance,
+    instance_name,
+};
 use weir_task::{InFlight, InFlightSource, SnapshotPart, TaskState};
 
+use crate::operators::State;
 use crate::scenario::Mutation;
+use crate::worker::again;
 
 /// What waits to be done.
 pub(crate) enum Item {
@@ -37,27 +42,6 @@ pub(crate) struct Origin {
     pub(crate) exchange: Exchange,
 }
 
-/// The stored image of an instance: that of the last completed checkpoint, and those of checkpoints that are not complete.
-#[derive(Default)]
-pub(crate) struct Stored {
-    pub(crate) completed: Vec<Segment>,
-    pending: BTreeMap<CheckpointId, Vec<Segment>>,
-}
-
-impl Stored {
-    pub(crate) fn restored(chain: Vec<Segment>) -> Stored {
-        Stored { completed: chain, pending: BTreeMap::new() }
-    }
-
-    fn complete(&mut self, checkpoint: CheckpointId) {
-        let later = self.pending.split_off(&CheckpointId(checkpoint.0 + 1));
-        if let Some(chain) = self.pending.remove(&checkpoint) {
-            self.completed = chain;
-        }
-        self.pending = later;
-    }
-}
-
 struct Open {
     state: TaskState,
     writer: Option<SnapshotWriter>,
@@ -71,7 +55,7 @@ struct Open {
 pub(crate) struct Persister {
     pub(crate) queue: VecDeque<Item>,
     pub(crate) scheduled: bool,
-    pub(crate) stored: BTreeMap<(OperatorUid, InstanceId), Stored>,
+    pub(crate) stored: BTreeMap<(OperatorUid, InstanceId), StoredInstance>,
     /// By channel of the gate.
     pub(crate) channels: Vec<Origin>,
     /// By entry of what a restore had put before them.
@@ -82,6 +66,8 @@ pub(crate) struct Persister {
     pub(crate) in_flight_rows: u64,
     /// Of these, rows that a restore had put there.
     pub(crate) again_rows: u64,
+    /// Chains of which a part was merged.
+    pub(crate) merges: u64,
     /// The mutation has struck, as often as it does in one task.
     mutated: bool,
 }
@@ -127,13 +113,13 @@ impl Persister {
                 let open = self.open.get_mut(&checkpoint).filter(|open| open.failure.is_none())?;
                 let stored = self.stored.entry((uid.clone(), instance)).or_default();
                 let chain = match capture {
-                    None => stored.completed.clone(),
+                    None => stored.chain().to_vec(),
                     Some(capture) => {
                         let writer = open.writer.get_or_insert_with(|| storage.writer(attempt, checkpoint, task));
-                        match writer.append(&capture.encode()) {
-                            Ok(segment) => {
-                                stored.pending.insert(checkpoint, vec![segment.clone()]);
-                                vec![segment]
+                        match store(storage, writer, stored, checkpoint, capture.encode()) {
+                            Ok((chain, merged)) => {
+                                self.merges += u64::from(merged);
+                                chain
                             }
                             Err(error) => {
                                 open.failure = Some(error.to_string());
@@ -150,12 +136,14 @@ impl Persister {
             }
             SnapshotPart::End { checkpoint } => return self.end(task, checkpoint),
             SnapshotPart::Abandon { checkpoint } => {
-                if self.open.remove(&checkpoint).is_some() && mutation == Some(Mutation::ForgetPrepared) {
+                let was_open = self.open.remove(&checkpoint).is_some();
+                if was_open && mutation == Some(Mutation::ForgetPrepared) {
                     self.prepared.values_mut().for_each(|prepared| prepared.retain(|(id, _)| *id != checkpoint));
                 }
-                self.stored.values_mut().for_each(|stored| {
-                    stored.pending.remove(&checkpoint);
-                });
+                // One that was acknowledged may still turn out to be complete.
+                if was_open || mutation == Some(Mutation::DropChain) {
+                    self.stored.values_mut().for_each(|stored| stored.forget(checkpoint));
+                }
             }
         }
         None
@@ -215,9 +203,7 @@ impl Persister {
         let file = match file {
             Ok(file) => file,
             Err(reason) => {
-                self.stored.values_mut().for_each(|stored| {
-                    stored.pending.remove(&checkpoint);
-                });
+                self.stored.values_mut().for_each(|stored| stored.forget(checkpoint));
                 return Some(Done::Failed(checkpoint, reason));
             }
         };
@@ -243,4 +229,24 @@ impl Persister {
             in_flight_bytes: 0,
         })))
     }
+}
+
+/// Writes a capture, merged with stored ones where that is due, and gives the chain and whether it was merged.
+fn store(
+    storage: &JobStorage,
+    writer: &mut SnapshotWriter,
+    stored: &mut StoredInstance,
+    checkpoint: CheckpointId,
+    capture: Vec<u8>,
+) -> Result<(Vec<Segment>, bool), StorageError> {
+    let (mut image, mut kept) = (capture, stored.chain().len());
+    let plan = stored.plan(true);
+    if let Plan::Merge(from) = plan {
+        let older = stored.chain()[from..].iter().map(|segment| Ok(again(|| storage.read(segment))?.to_vec()));
+        let mut images = older.collect::<Result<Vec<_>, StorageError>>()?;
+        images.push(image);
+        (image, kept) = (State::merge(&images), from);
+    }
+    let segment = writer.append(&image)?;
+    Ok((stored.add(checkpoint, kept, segment), plan != Plan::Append))
 }

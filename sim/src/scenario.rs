@@ -26,6 +26,8 @@ pub enum Profile {
     S29Skew,
     /// Rows may come twice, none may be lost.
     AtLeastOnce,
+    /// Manifests that are written and nobody knows, so that their checkpoints are given up; and coordinators that crash then.
+    S80Uncertain,
 }
 
 /// Something that is wrong on purpose, to see that it is found.
@@ -43,6 +45,8 @@ pub enum Mutation {
     SkipAcknowledgement,
     /// A restored source starts one row too far on.
     SkipRow,
+    /// What is stored of a checkpoint that was given up counts for nothing, although it was acknowledged.
+    DropChain,
 }
 
 /// The graph of a job.
@@ -215,6 +219,8 @@ pub(crate) struct Scenario {
     pub(crate) chunk: usize,
     /// When, in order of time.
     pub(crate) faults: Vec<(u64, Fault)>,
+    /// Of a hundred manifests that are written, those of which nobody hears.
+    pub(crate) uncertain_percent: u64,
     /// Faults that strike at certain steps instead of certain times, at most.
     pub(crate) step_faults: u32,
 }
@@ -270,6 +276,7 @@ impl Scenario {
             network_us: random.pick(&[20, 300, 2_000, 10_000]),
             window_bytes: random.pick(&[1, 500, 4_000, 64_000]),
             chunk: random.pick(&[1, 3, 8, 30]),
+            uncertain_percent: 0,
             faults: Vec::new(),
             step_faults: random.pick(&[0, 0, 1, 2, 4]),
         };
@@ -283,6 +290,12 @@ impl Scenario {
             scenario.timeout_ms = 10_000;
             scenario.sink_us = 100;
             scenario.operator_us = 100;
+        }
+        if profile == Profile::S80Uncertain {
+            scenario.uncertain_percent = 15;
+            scenario.tolerable_failures = 1_000;
+            scenario.timeout_ms = 10_000;
+            scenario.interval_ms = Some(random.pick(&[10, 25, 40]));
         }
         scenario.faults = faults(&mut random, profile, &scenario);
         scenario
@@ -443,6 +456,7 @@ fn faults(random: &mut Random, profile: Profile, scenario: &Scenario) -> Vec<(u6
         Profile::S20Kills => &[WorkerCrash, WorkerCrash, CoordinatorCrash, DataLost, ControlLost],
         Profile::S21Rescale | Profile::S22Broadcast => &[Rescale, Rescale, Rescale, WorkerCrash, Stop, CoordinatorCrash],
         Profile::S24InFlightAgain => &[WorkerCrash, WorkerCrash, Rescale, Checkpoint],
+        Profile::S80Uncertain => &[WorkerCrash, CoordinatorCrash, Checkpoint],
         Profile::S28Idle => return Vec::new(),
         _ => &[
             WorkerCrash,

@@ -419,6 +419,7 @@ impl World {
         for persister in of.persisters.values() {
             self.seen.in_flight_rows += persister.in_flight_rows;
             self.seen.again_rows += persister.again_rows;
+            self.seen.merges += persister.merges;
         }
         self.drop_wires(worker, Some(attempt));
         let delay_us = self.random.delay_us(1_000);

@@ -125,6 +125,12 @@ pub struct Seen {
     pub stopped: u64,
     /// Stops whose last checkpoint has rows in flight.
     pub stopped_with_rows: u64,
+    /// Chains of captures of which a part was merged.
+    pub merges: u64,
+    /// Manifests that are there although their checkpoint was given up.
+    pub uncertain: Vec<CheckpointId>,
+    /// Of these, those that were announced as complete in the end.
+    pub announced_late: u64,
     /// Partitions of the network.
     pub partitions: u64,
     /// Requests to the disk that failed.

@@ -115,8 +115,12 @@ fn is_between(job: &Job, edge: &Edge, in_flight: &InFlightState) -> bool {
     edge.input == in_flight.input && edge.port.number() == in_flight.output && job.vertices[edge.from].uid == in_flight.from
 }
 
-fn is_divided_alike(edge: &Edge, in_flight: &InFlightState) -> bool {
-    in_flight.exchange.as_deref() == Some(&edge.exchange.to_string())
+/// Whether an edge divides rows in flight as it did when they were sent. Forward and rebalance do alike: what was in flight to one
+/// subtask goes to one. So an edge that names no exchange, and has one or the other as parallelism wants it, can be rescaled.
+pub fn is_divided_alike(edge: &Edge, in_flight: &InFlightState) -> bool {
+    let to_one = |exchange: &str| matches!(exchange, "forward" | "rebalance");
+    let now = edge.exchange.to_string();
+    in_flight.exchange.as_deref().is_some_and(|then| then == now || (to_one(then) && to_one(&now)))
 }
 
 /// Edges on which something was in flight although both ends would now be in one task.

@@ -34,6 +34,7 @@
 
 mod again;
 mod backend;
+mod chains;
 mod checkpoints;
 mod components;
 mod config_digests;
@@ -52,6 +53,7 @@ mod writer;
 mod tests;
 
 pub use again::again;
+pub use chains::{Plan, StoredInstance};
 pub use components::{Bundled, ComponentError, ComponentErrorKind, ComponentStore, Pushed, StoredComponent, digest_of};
 pub use config_digests::ConfigDigests;
 pub use error::{ErrorKind, StorageError};

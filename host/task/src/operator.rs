@@ -137,8 +137,6 @@ pub(crate) struct Operator {
     captured: Vec<Captured>,
     watermark: Timestamp,
     after_end: AfterEnd,
-    /// Instances were told the end before the checkpoint, and have not gone on.
-    ended: bool,
     pace: Pace,
     call_rows: Arc<CallRows>,
     clock: Arc<dyn Clock>,
@@ -179,7 +177,6 @@ impl Operator {
             captured: Vec::new(),
             watermark: WATERMARK_START,
             after_end: AfterEnd { event_time_max: WATERMARK_START, more: false },
-            ended: false,
             pace: Pace::default(),
             call_rows: Arc::default(),
             clock: meters.clock,
@@ -195,7 +192,6 @@ impl Operator {
     /// Puts instances of a checkpoint in place, before the first call.
     pub(crate) fn restore(&mut self, instances: Vec<RestoredInstance>, after_end: AfterEnd) {
         self.after_end = after_end;
-        self.ended = instances.iter().any(|restored| restored.finished || restored.watermark == WATERMARK_END);
         // Instances may come from subtasks that were told different watermarks. One that is made later must not find rows
         // late that were not, so it starts from the least.
         self.watermark = instances.iter().map(|restored| restored.watermark).min().unwrap_or(WATERMARK_START);
@@ -281,37 +277,34 @@ impl Operator {
         Ok(count)
     }
 
-    /// Before the first call, where more comes after the end.
+    /// Before the first call, where more comes after the end: all instances go on.
     pub(crate) fn begin(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
-        if self.after_end.more { self.go_on(emitted) } else { Ok(()) }
+        if self.after_end.more {
+            (0..self.slots.len()).try_for_each(|slot| self.go_on(slot, emitted))?;
+        }
+        Ok(())
     }
 
-    /// Instances that were told the end go on: event time is again where their input had ended.
-    fn go_on(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
-        if !std::mem::take(&mut self.ended) {
+    /// An instance that was told the end goes on: event time is again where its input had ended. One at a time, since others may be
+    /// at their end for good: what was in flight to one subtask and what another had finished may be in one task now.
+    fn go_on(&mut self, index: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
+        if self.slots[index].as_ref().is_none_or(|slot| !slot.finished && slot.watermark < WATERMARK_END) {
             return Ok(());
         }
+        self.capture_if_due(index)?;
         let watermark = self.after_end.event_time_max;
-        for index in 0..self.slots.len() {
-            if self.slots[index].as_ref().is_none_or(|slot| !slot.finished && slot.watermark < WATERMARK_END) {
-                continue;
-            }
-            self.capture_if_due(index)?;
-            let slot = self.slots[index].as_mut().expect("checked above");
-            slot.calls += 1;
-            (slot.finished, slot.watermark) = (false, watermark);
-            slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(&self.uid, &error))?;
-        }
-        self.watermark = self.slots.iter().flatten().map(|slot| slot.watermark).min().unwrap_or(watermark);
+        let uid = &self.uid;
+        let slot = self.slots[index].as_mut().expect("checked above");
+        slot.calls += 1;
+        (slot.finished, slot.watermark) = (false, watermark);
+        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))?;
+        self.watermark = self.watermark.min(watermark);
         Ok(())
     }
 
     /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told before their first
     /// rows. Gives whether the instance was called.
     pub(crate) fn advance(&mut self, slot: usize, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<bool, TaskError> {
-        if watermark < WATERMARK_END {
-            self.go_on(emitted)?;
-        }
         self.watermark = self.watermark.max(watermark);
         if self.slots[slot].as_ref().is_none_or(|slot| slot.watermark >= watermark || slot.finished) {
             return Ok(false);
@@ -340,7 +333,10 @@ impl Operator {
     }
 
     fn before_call(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
-        self.go_on(emitted)?;
+        // Its input had ended, and its source reads on.
+        if self.slots[slot].as_ref().is_some_and(|slot| slot.finished) {
+            self.go_on(slot, emitted)?;
+        }
         self.ensure(slot)?;
         self.capture_if_due(slot)?;
         self.advance(slot, self.watermark, emitted).map(drop)

@@ -220,6 +220,10 @@ impl World {
                 if self.step_fault(Fault::CoordinatorCrash, 0) {
                     return;
                 }
+                let uncertain = self.scenario.uncertain_percent;
+                if uncertain > 0 && self.random.percent(uncertain) {
+                    return self.never_heard_of(checkpoint);
+                }
                 self.completed(&manifest);
             }
             Err(error) if error.kind() == ErrorKind::Retry && tries + 1 < MANIFEST_TRIES => {
@@ -231,6 +235,17 @@ impl World {
                 self.feed(Heard::ManifestFailed { checkpoint, reason: error.to_string() });
             }
             Err(error) => self.outside.complain(format!("the manifest of checkpoint {checkpoint}: {error}")),
+        }
+    }
+
+    /// A manifest is durable, but no answer to its writing comes. The coordinator may end before another checkpoint is complete.
+    fn never_heard_of(&mut self, checkpoint: CheckpointId) {
+        self.seen.uncertain.push(checkpoint);
+        self.log(|| format!("the manifest of checkpoint {checkpoint} is there, and nobody knows"));
+        self.feed(Heard::ManifestFailed { checkpoint, reason: "no answer".to_owned() });
+        if self.random.percent(50) {
+            let delay_us = self.random.below(20_000);
+            self.after(delay_us, Event::Fault(Fault::CoordinatorCrash));
         }
     }
 

@@ -83,6 +83,15 @@ fn s23_output_equals_input_whatever_happens() {
 }
 
 #[test]
+fn s80_a_checkpoint_that_was_given_up_and_turns_out_to_be_complete_loses_nothing() {
+    let Some(ran) = run_all("s80_a_checkpoint", Profile::S80Uncertain, 300) else { return };
+    saw(&ran, "a manifest that nobody knows of", 100, |seen| !seen.uncertain.is_empty());
+    saw(&ran, "such a checkpoint that is announced as complete", 40, |seen| seen.announced_late > 0);
+    saw(&ran, "a restore", 50, |seen| seen.attempts > 1);
+    saw(&ran, "chains that are merged", 20, |seen| seen.merges > 0);
+}
+
+#[test]
 fn s24_rows_in_flight_of_a_restore_are_captured_again() {
     let Some(ran) = run_all("s24_rows", Profile::S24InFlightAgain, 300) else { return };
     saw(&ran, "rows in flight of a restore are stored again", 20, |seen| seen.again_rows > 0);

@@ -41,7 +41,12 @@ fn broadcast_rows_that_reach_a_key_group_again_are_found() {
 
 #[test]
 fn a_committable_that_is_forgotten_is_found() {
-    found(Mutation::ForgetPrepared, Profile::S23Anything, 60);
+    found(Mutation::ForgetPrepared, Profile::S23Anything, 300);
+}
+
+#[test]
+fn s80_a_chain_that_is_dropped_with_an_abort_is_found() {
+    found(Mutation::DropChain, Profile::S80Uncertain, 100);
 }
 
 #[test]

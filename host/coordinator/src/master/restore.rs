@@ -3,7 +3,7 @@
 use weir_model::InstanceId;
 use weir_plan::{Exchange, Job, VertexKind};
 use weir_protocol::JobSpec;
-use weir_protocol::manifest::edge_between;
+use weir_protocol::manifest::{edge_between, is_divided_alike};
 use weir_storage::{ConfigDigests, ErrorKind, InFlightState, JobStorage, Manifest, OperatorState, instance_id};
 
 use crate::JobError;
@@ -140,7 +140,7 @@ impl Wanted<'_> {
             None => Some(format!(
                 ", and the version of weir that took the checkpoint has not recorded by which exchange; with that version, {drained}"
             )),
-            Some(then) if *then != now => Some(format!(
+            Some(then) if !is_divided_alike(edge, one) => Some(format!(
                 " by exchange \"{then}\", and the job file now says \"{now}\"; put \"{then}\" back, and before you change it {drained}"
             )),
             Some(_) if edge.exchange == Exchange::Broadcast && was_keyed != self.job.is_keyed(vertex) => Some(format!(

@@ -11,7 +11,7 @@ use weir_plan::{CheckpointMode, Exchange, MaxAhead, OnError, OperatorSpec, Port,
 use weir_protocol::manifest::{event_time_max, instances_of};
 use weir_protocol::{Failure, FailureKind};
 use weir_sandbox::{InstanceLimits, OperatorContext, SandboxError, Template};
-use weir_storage::{InstanceState, ManifestKind, OperatorState, Segment, StorageError, SubtaskState, again};
+use weir_storage::{InstanceState, ManifestKind, OperatorState, Segment, StorageError, StoredInstance, SubtaskState, again};
 use weir_task::{
     AfterEnd, Clock, HeadSpec, InstanceFactory, Instances, NodeSpec, NodeWork, OnReject, SystemClock, Task, TaskHandle, TaskSpec,
     TaskStats, VertexStats,
@@ -20,7 +20,7 @@ use weir_task::{
 use super::channels::{Channels, Ports, targets};
 use super::host::{Metrics, OperatorHost};
 use super::meters::{Meters, TaskMeter};
-use super::persist::{InstanceKey, OfTask, Origin, Origins, Persister, RETRY_DELAY, StoredInstance, failure};
+use super::persist::{InstanceKey, OfTask, Origin, Origins, Persister, RETRY_DELAY, failure};
 use super::prepare::{PreparedJob, unusable};
 use super::restore::Restored;
 use super::runner::{before, damaged};

@@ -129,6 +129,18 @@ fn s83_what_would_divide_rows_in_flight_by_another_rule_is_refused_with_the_edge
 }
 
 #[test]
+fn s83_an_edge_that_goes_to_one_subtask_each_may_do_so_by_forward_or_by_rebalance() {
+    let inputs = |exchange: &str| format!("inputs = [{{ from = \"a\", exchange = \"{exchange}\" }}, \"b\"]");
+    for then in ["forward", "rebalance"] {
+        let manifest = checkpoint(&inputs(then), "a", 0, Some(then), "s0");
+        for now in ["forward", "rebalance"] {
+            assert_eq!(resume(&manifest, &inputs(now), false), Ok(()), "{then} to {now}: parallelism alone may do that");
+        }
+        assert!(resume(&manifest, BOTH, false).is_err());
+    }
+}
+
+#[test]
 fn s83_rows_in_flight_of_a_format_that_does_not_say_how_they_were_divided_are_refused() {
     let older = checkpoint(BOTH, "a", 0, None, "g0");
     let refused = resume(&older, BOTH, false).unwrap_err();

@@ -3,7 +3,6 @@
 //! A few threads take the pieces of snapshots that tasks hand over, encode and write them, one file per task and
 //! checkpoint, and acknowledge. All pieces of one task go to one thread, in order. A persister serves one execution.
 
-mod chains;
 mod snapshot;
 mod thread;
 
@@ -19,11 +18,10 @@ use std::thread::JoinHandle;
 use weir_model::{CheckpointId, TaskId};
 use weir_protocol::Failure;
 use weir_protocol::panics::{bug, caught};
-use weir_storage::JobStorage;
+use weir_storage::{JobStorage, StoredInstance};
 use weir_task::{Outlet, Report, SnapshotPart, TaskError};
 
 use super::voice::{Voice, permanent, transient};
-pub(super) use chains::StoredInstance;
 pub(super) use snapshot::{InstanceKey, Origin, Origins};
 pub(super) use thread::RETRY_DELAY;
 

@@ -9,10 +9,9 @@ use std::time::Duration;
 use weir_channel::wire;
 use weir_model::{CheckpointId, OperatorUid, TaskId};
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, SinkAcknowledgement, SourceAcknowledgement};
-use weir_storage::{InFlightState, InstanceState, JobStorage, Segment, StoredFile, again, instance_name};
+use weir_storage::{InFlightState, InstanceState, JobStorage, Plan, Segment, StoredFile, StoredInstance, again, instance_name};
 use weir_task::{CapturedState, InFlight, InFlightSource, Prepare, SnapshotPart, TaskState};
 
-use super::chains::{Plan, StoredInstance};
 use super::snapshot::{InstanceKey, Open, Origins, Prepared};
 use super::{Item, OfTask, Shared};
 

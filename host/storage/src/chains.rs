@@ -12,7 +12,8 @@
 use std::collections::BTreeMap;
 
 use weir_model::{CheckpointId, limits};
-use weir_storage::Segment;
+
+use crate::manifest::Segment;
 
 /// Deltas beyond which a chain is merged even if this checkpoint has merged its share.
 const CHAIN_HARD_MAX: usize = 4 * limits::IMAGE_CHAIN_MAX;
@@ -22,7 +23,7 @@ const CHAIN_OUTGROWN_MIN: usize = limits::IMAGE_CHAIN_MAX / 2;
 
 /// The stored images of one instance.
 #[derive(Clone, Debug, Default)]
-pub(in crate::execution) struct StoredInstance {
+pub struct StoredInstance {
     /// The chain of the last completed checkpoint.
     completed: Vec<Segment>,
     /// Chains of checkpoints that are not complete.
@@ -31,7 +32,7 @@ pub(in crate::execution) struct StoredInstance {
 
 /// What to do with the next capture of an instance.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::execution) enum Plan {
+pub enum Plan {
     /// Append it.
     Append,
     /// Merge it with the captures from this index of the chain on.
@@ -40,18 +41,18 @@ pub(in crate::execution) enum Plan {
 
 impl StoredInstance {
     /// An instance that a checkpoint holds.
-    pub(in crate::execution) fn restored(chain: Vec<Segment>) -> StoredInstance {
+    pub fn restored(chain: Vec<Segment>) -> StoredInstance {
         StoredInstance { completed: chain, pending: BTreeMap::new() }
     }
 
     /// The chain that a new capture follows.
-    pub(in crate::execution) fn chain(&self) -> &[Segment] {
+    pub fn chain(&self) -> &[Segment] {
         &self.completed
     }
 
     /// How the next capture is stored. `may_merge`: this checkpoint has not merged its share yet, so that instances that
     /// were all captured together are not all merged together.
-    pub(in crate::execution) fn plan(&self, may_merge: bool) -> Plan {
+    pub fn plan(&self, may_merge: bool) -> Plan {
         let chain = &self.completed;
         let Some((base, deltas)) = chain.split_first() else { return Plan::Append };
         let delta_bytes: u64 = deltas.iter().map(|segment| segment.length).sum();
@@ -66,7 +67,7 @@ impl StoredInstance {
     }
 
     /// The chain of a checkpoint that is not complete yet: the first `kept` segments of the completed one, then `segment`.
-    pub(in crate::execution) fn add(&mut self, checkpoint: CheckpointId, kept: usize, segment: Segment) -> Vec<Segment> {
+    pub fn add(&mut self, checkpoint: CheckpointId, kept: usize, segment: Segment) -> Vec<Segment> {
         let mut chain = self.completed[..kept].to_vec();
         chain.push(segment);
         self.pending.insert(checkpoint, chain.clone());
@@ -74,7 +75,7 @@ impl StoredInstance {
     }
 
     /// A checkpoint is complete.
-    pub(in crate::execution) fn complete(&mut self, checkpoint: CheckpointId) {
+    pub fn complete(&mut self, checkpoint: CheckpointId) {
         let later = self.pending.split_off(&CheckpointId(checkpoint.0 + 1));
         if let Some(chain) = self.pending.remove(&checkpoint) {
             self.completed = chain;
@@ -83,7 +84,7 @@ impl StoredInstance {
     }
 
     /// The task's snapshot for a checkpoint was not acknowledged and never will be, so that checkpoint cannot be complete.
-    pub(in crate::execution) fn forget(&mut self, checkpoint: CheckpointId) {
+    pub fn forget(&mut self, checkpoint: CheckpointId) {
         self.pending.remove(&checkpoint);
     }
 }
