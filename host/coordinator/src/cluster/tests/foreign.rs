@@ -70,6 +70,9 @@ fn s133_a_worker_is_heard_for_its_own_tasks_only() {
             by_b += 1;
         }
     }
+    let looked = weir_protocol::Looked { uid: "no source".to_owned(), more: true, what: String::new() };
+    b.report(&cluster, Report::Looked { execution: execution.clone(), sources: vec![looked] });
+    by_b += 1;
     world.pass(&cluster, 50);
     let refused = |name: &str| cluster.workers().iter().find(|worker| worker.name == name).unwrap().reports_refused;
     assert_eq!((refused("a"), refused("b"), refused("c")), (0, by_b, by_c as u64));
