@@ -13,6 +13,7 @@ mod operators;
 mod progress;
 mod setup;
 mod shell;
+mod soak;
 mod test;
 mod tidy;
 mod workspace;
@@ -28,6 +29,8 @@ usage: cargo xtask COMMAND
   test [NEXTEST ARGS]   set up, then run every test
   tidy                  check the house rules
   operators [--check]   build the first-party operators, which are in the binary; --check: compare with what is there
+  soak [--minutes N] [--seed N]
+                        fresh seeds and many kills, for as long as asked; writes bench/soak.log
   dist [--dev]          make a tarball, a Debian package, a Python wheel and a folder to build an image from
   bare [--demo-only] [--deb FILE]
                         run README's commands in a bare Debian root, or install a package there; needs root and namespaces
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         "dist" => dist::main(rest),
+        "soak" => soak::main(rest),
         "setup" => setup::main(rest),
         "demo" => demo::main(rest),
         "test" => test::main(rest),
