@@ -143,18 +143,18 @@ impl Bare {
     fn install(&self, package: &Path) -> Result<()> {
         let there = self.root.join("weir.deb");
         fs::copy(package, &there).with_context(|| format!("cannot copy {}", package.display()))?;
-        self.run("/", include_str!("bare/package.sh"))
+        self.run("/", "xtask/src/bare/package.sh", include_str!("bare/package.sh"))
     }
 
     /// Runs a command in the clone.
     fn time(&self, command: &str) -> Result<Duration> {
         let started = Instant::now();
-        self.run(CLONE, command)?;
+        self.run(CLONE, command, command)?;
         Ok(started.elapsed())
     }
 
-    /// Runs a script inside, in namespaces of its own: what it mounts and starts goes with it.
-    fn run(&self, folder: &str, script: &str) -> Result<()> {
+    /// Runs a script inside, in namespaces of its own: what it mounts and starts goes with it. `name` is for messages.
+    fn run(&self, folder: &str, name: &str, script: &str) -> Result<()> {
         let root = self.root.display();
         let mut outside = format!("set -e\nmount --bind {root} {root}\nmkdir -p {root}/root/.cargo {root}/root/.rustup\n");
         outside
@@ -168,7 +168,7 @@ impl Bare {
         }
         outside
             .push_str(&format!("exec chroot {root} /bin/sh -ec 'cd {folder}; exec /bin/sh -ec \"$0\"' \"$WEIR_BARE_SCRIPT\"\n"));
-        eprintln!("+ (in the bare root, in {folder}) {script}");
+        eprintln!("+ (in the bare root, in {folder}) {name}");
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-c", &outside]).env_clear();
         command.envs(NETWORK.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))));
@@ -176,7 +176,7 @@ impl Bare {
         command.env("WEIR_BARE_SCRIPT", script).env("LC_ALL", "C.UTF-8");
         let status = command.stdin(Stdio::null()).status().context("cannot start unshare")?;
         if !status.success() {
-            bail!("in the bare root, this failed ({status}): {script}");
+            bail!("in the bare root, this failed ({status}): {name}");
         }
         Ok(())
     }

@@ -154,7 +154,16 @@ pub(crate) fn nextest() -> bool {
     if shell::succeeds(shell::cargo().args(["nextest", "--version"])) {
         return true;
     }
-    let installed = shell::run(shell::cargo().args(["install", "cargo-nextest", "--locked"]));
+    // Compiled as fast as can be, as it only starts tests and waits.
+    let installed = shell::run(shell::cargo().args([
+        "install",
+        "cargo-nextest",
+        "--locked",
+        "--debug",
+        "--no-default-features",
+        "--features",
+        "default-no-update",
+    ]));
     if let Err(error) = &installed {
         eprintln!("note: no cargo-nextest ({error:#}); using `cargo test`, which runs fewer tests at a time");
     }
