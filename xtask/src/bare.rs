@@ -25,6 +25,9 @@ const BOTH_MINUTES_MAX: u64 = 40;
 /// The clone, inside.
 const CLONE: &str = "/home/weir";
 
+/// The home folder, inside.
+const HOME: &str = "/home/me";
+
 /// What of this machine's environment is how it reaches registries.
 const NETWORK: [&str; 12] = [
     "HTTP_PROXY",
@@ -156,12 +159,13 @@ impl Bare {
     /// Runs a script inside, in namespaces of its own: what it mounts and starts goes with it. `name` is for messages.
     fn run(&self, folder: &str, name: &str, script: &str) -> Result<()> {
         let root = self.root.display();
-        let mut outside = format!("set -e\nmount --bind {root} {root}\nmkdir -p {root}/root/.cargo {root}/root/.rustup\n");
+        let mut outside = format!("set -e\nmount --bind {root} {root}\nmkdir -p {root}{HOME}/.cargo {root}{HOME}/.rustup\n");
         outside
             .push_str(&format!("mount -t proc proc {root}/proc\nmount --rbind /dev {root}/dev\nmount --rbind /sys {root}/sys\n"));
         outside.push_str(&format!("mount -t tmpfs tmpfs {root}/run\n"));
-        let homes = [(self.cargo_home.as_path(), "/root/.cargo"), (self.rustup_home.as_path(), "/root/.rustup")];
-        let files = NETWORK_FILES.iter().map(|file| (Path::new(file), *file));
+        let inside = |name: &str| format!("{HOME}/{name}");
+        let homes = [(self.cargo_home.as_path(), inside(".cargo")), (self.rustup_home.as_path(), inside(".rustup"))];
+        let files = NETWORK_FILES.iter().map(|file| (Path::new(file), (*file).to_string()));
         for (from, to) in homes.into_iter().chain(files).filter(|(from, _)| from.exists()) {
             let make = if from.is_dir() { "mkdir -p" } else { "touch" };
             outside.push_str(&format!("{make} {root}{to}\nmount --bind {} {root}{to}\n", from.display()));
@@ -172,7 +176,8 @@ impl Bare {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-c", &outside]).env_clear();
         command.envs(NETWORK.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))));
-        command.env("HOME", "/root").env("PATH", "/root/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        let path = format!("{HOME}/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env("HOME", HOME).env("PATH", path);
         command.env("WEIR_BARE_SCRIPT", script).env("LC_ALL", "C.UTF-8");
         let status = command.stdin(Stdio::null()).status().context("cannot start unshare")?;
         if !status.success() {

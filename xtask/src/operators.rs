@@ -97,7 +97,7 @@ fn renew(workspace: &Workspace, weir: &Path) -> Result<()> {
     compile(workspace, &names(workspace))?;
     for (name, folder, version) in first_party(workspace)? {
         let built = component(workspace, weir, &name)?;
-        let entry = Entry { version, component: sha256(&[built.clone()])?, source: source(workspace, &folder)? };
+        let entry = Entry { version, component: sha256(std::slice::from_ref(&built))?, source: source(workspace, &folder)? };
         if let Some(old) = old.entries.get(&name)
             && old.version == entry.version
             && old.component != entry.component

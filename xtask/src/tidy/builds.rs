@@ -12,7 +12,7 @@ pub(super) fn once(workspace: &Workspace, findings: &mut Vec<Finding>) -> Result
     let tree = |edges: &str| {
         let mut command = workspace.cargo("tree");
         command.args(["--workspace", "--locked", "--no-dedupe", "--prefix", "none", "--format", "{p}|{f}", "--edges", edges]);
-        Ok::<_, anyhow::Error>(shell::read(&mut command)?)
+        shell::read(&mut command)
     };
     twice(&tree("normal,build")?, &tree("normal,build,dev")?, findings);
     Ok(())
