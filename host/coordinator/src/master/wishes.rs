@@ -34,10 +34,8 @@ impl Master {
                 Told::Wish(Wish::Cancel) => return Some(Outcome::Cancelled),
                 Told::Wish(Wish::Rescale(parallelism)) => {
                     self.rescale = Some(parallelism);
-                    // It may be that with another parallelism there are enough slots.
-                    if until.is_none() {
-                        return None;
-                    }
+                    // Without a time, slots are what is waited for: with another parallelism there may be enough.
+                    until?;
                 }
                 Told::Leave => return Some(Outcome::Left),
                 Told::SlotsChanged if until.is_none() => return None,
