@@ -23,10 +23,10 @@ const FIRST_ROW_MINUTES_MAX: u64 = 12;
 const BOTH_MINUTES_MAX: u64 = 40;
 
 /// The clone, inside.
-const CLONE: &str = "/home/weir";
+const CLONE: &str = "/srv/weir";
 
 /// The home folder, inside.
-const HOME: &str = "/home/me";
+const HOME: &str = "/srv/me";
 
 /// What of this machine's environment is how it reaches registries.
 const NETWORK: [&str; 12] = [
