@@ -14,7 +14,7 @@ use weir_model::ErrorNumber;
 use weir_storage::digest_of;
 
 use crate::failure::{Exit, Failure};
-use crate::trust::Trusted;
+use crate::trusted::{Trusted, user_folder};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,13 +252,6 @@ impl ConfigFile {
         }
         Ok(ConfigFile { path, entries, standing })
     }
-}
-
-/// The folder of the user's own configuration. What is not absolute would be a folder of whoever wrote the current one.
-pub(crate) fn user_folder(env: Env<'_>) -> Option<PathBuf> {
-    let set = |name| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
-    folder.map(|folder| folder.join("weir"))
 }
 
 /// The configuration file of the current folder, by the folder's real name; whether or not it is there.

@@ -29,6 +29,7 @@ mod sandbox;
 mod sdk;
 mod store;
 mod trust;
+mod trusted;
 mod worker;
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use weir_model::{Batch, BatchRef, Blobs, BlobsRef, limits};
 use crate::bindings::{BatchOut, LevelOut, TextOut, names};
 use crate::error::Refusal;
 use crate::limits::Limiter;
-use crate::reports::{MetricKind, Reports};
+use crate::reports::{HostEvents, LogLevel, MetricKind, Reports};
 
 /// Rows an operator sent out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,30 +20,6 @@ pub struct Emitted {
     pub port: u32,
     /// The rows; their columns agree.
     pub rows: Batch,
-}
-
-/// How serious a log line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LogLevel {
-    /// For whoever writes the operator.
-    Debug,
-    /// Worth knowing.
-    Info,
-    /// Unexpected, handled.
-    Warn,
-    /// Someone should look.
-    Error,
-}
-
-/// Takes what one operator logs and counts, within the bounds of `weir_model::limits`. Called on the thread that calls the instance, in the middle of the call: must
-/// be quick.
-pub trait HostEvents: Send + Sync {
-    /// A line, cut to `LOG_LINE_BYTES_MAX`.
-    fn log(&self, level: LogLevel, message: &str);
-    /// Adds to a counter.
-    fn count(&self, counter: &str, delta: u64);
-    /// Sets a gauge.
-    fn gauge(&self, gauge: &str, value: f64);
 }
 
 /// Which imports a running call may use.

@@ -33,12 +33,13 @@ pub use compiler::{CompilerProcess, compile_as_child};
 pub use component::{Component, OperatorContext};
 pub use engine::{Sandbox, SandboxOptions};
 pub use error::{CallError, SandboxError, Trap, TrapKind};
-pub use host::{Emitted, HostEvents, LogLevel};
+pub use host::Emitted;
 pub use image::{Capture, ImageError, merge};
 pub use instance::{Instance, Rejection};
 pub use intake::{Inspection, IntakeError, MemoryInfo, SnapshotKind, Tool};
 pub use limits::InstanceLimits;
 pub use memory::{Tracking, TrackingInUse};
+pub use reports::{HostEvents, LogLevel};
 pub use template::Template;
 
 /// Says what a component is made of, without compiling it: digest, name, exports, imports, memories, globals, which

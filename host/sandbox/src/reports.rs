@@ -9,7 +9,29 @@ use std::time::{Duration, Instant};
 
 use weir_model::limits;
 
-use crate::host::{HostEvents, LogLevel};
+/// How serious a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// For whoever writes the operator.
+    Debug,
+    /// Worth knowing.
+    Info,
+    /// Unexpected, handled.
+    Warn,
+    /// Someone should look.
+    Error,
+}
+
+/// Takes what one operator logs and counts, within the bounds of `weir_model::limits`. Called on the thread that calls the instance, in the middle of the call: must
+/// be quick.
+pub trait HostEvents: Send + Sync {
+    /// A line, cut to `LOG_LINE_BYTES_MAX`.
+    fn log(&self, level: LogLevel, message: &str);
+    /// Adds to a counter.
+    fn count(&self, counter: &str, delta: u64);
+    /// Sets a gauge.
+    fn gauge(&self, gauge: &str, value: f64);
+}
 
 /// What the instances of one operator report through.
 pub(crate) struct Reports {

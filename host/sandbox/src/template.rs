@@ -11,12 +11,12 @@ use crate::account::{Charge, OperatorMemory};
 use crate::bindings::ContextIn;
 use crate::component::{Component, Exports, OperatorContext, Variant};
 use crate::error::{SandboxError, Trap};
-use crate::host::{Guest, HostEvents, Phase};
+use crate::host::{Guest, Phase};
 use crate::image::{Content, Encoder, Globals, Header, Image, ImageError, Kind, for_each_page, parse_chain};
 use crate::instance::{Instance, Standing};
 use crate::limits::{InstanceLimits, Limiter};
 use crate::memory::{PAGE_BYTES, Region, SealedBuilder, SealedMemory, Start, with_plan};
-use crate::reports::{Reports, cut};
+use crate::reports::{HostEvents, Reports, cut};
 
 /// An operator right after `open`. Cheap to clone and to share between threads; every instance of the operator must
 /// come from the same template, or from one restored from its image.
