@@ -63,7 +63,7 @@ fn run(world: &World, job: &str, uid: &str) -> (Value, Vec<String>) {
 }
 
 #[test]
-fn s80_a_window_without_outputs_and_one_late_row_is_warned_of_and_ends_well() {
+fn a_window_without_outputs_and_one_late_row_is_warned_of_and_ends_well() {
     let world = World::new();
     world.write("in.jsonl", hours_and_a_late_row());
     world.write("job.toml", job(&[]));
@@ -81,7 +81,7 @@ fn s80_a_window_without_outputs_and_one_late_row_is_warned_of_and_ends_well() {
 }
 
 #[test]
-fn s80_many_rejected_rows_are_warned_of_with_the_setting_the_reason_and_the_place() {
+fn many_rejected_rows_are_warned_of_with_the_setting_the_reason_and_the_place() {
     let world = World::new();
     let row =
         |n: u64| if n.is_multiple_of(5) { format!("no json \u{1b}[31m {n}\n") } else { format!("{{\"k\":\"a\",\"at\":{n}}}\n") };
@@ -104,7 +104,7 @@ fn s80_many_rejected_rows_are_warned_of_with_the_setting_the_reason_and_the_plac
 }
 
 #[test]
-fn s80_a_misspelt_field_of_event_time_is_loud_and_names_the_likely_one() {
+fn a_misspelt_field_of_event_time_is_loud_and_names_the_likely_one() {
     let world = World::new();
     world.write("in.jsonl", (0..2_000).map(|n| format!("{{\"k\":\"a\",\"time\":{n}}}\n")).collect::<String>());
     let (log, told) = run(&world, &job(&[("field = \"at\"", "field = \"tiem\"")]), "log");

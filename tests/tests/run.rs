@@ -292,7 +292,7 @@ input = "rows"
 }
 
 #[test]
-fn s80_a_reader_that_has_heard_enough_ends_the_job_as_it_ends_any_tool() {
+fn a_reader_that_has_heard_enough_ends_the_job_as_it_ends_any_tool() {
     let world = World::new();
     world.write("job.toml", talking());
     let script = "\"$0\" \"$@\" | head -1; echo \"${PIPESTATUS[0]}\"";
@@ -304,7 +304,7 @@ fn s80_a_reader_that_has_heard_enough_ends_the_job_as_it_ends_any_tool() {
 }
 
 #[test]
-fn s80_a_reader_that_takes_nothing_does_not_keep_an_interrupted_job() {
+fn a_reader_that_takes_nothing_does_not_keep_an_interrupted_job() {
     let world = World::new();
     world.write("job.toml", talking());
     let mut running = world.start(&mut world.weir(["run", "job.toml"]));
@@ -363,7 +363,7 @@ path = "late"
 }
 
 #[test]
-fn s80_rotated_logs_give_the_windows_of_one_sorted_file() {
+fn rotated_logs_give_the_windows_of_one_sorted_file() {
     let line = |time: usize| format!("{{\"k\":\"{}\",\"t\":{time}}}\n", time % 7);
     let part = |range: std::ops::Range<usize>| range.map(line).collect::<String>();
     let windows = |world: &World| {

@@ -128,6 +128,11 @@ fn s138_a_cluster_tells_nobody_what_it_was_given() {
         assert_silent(what, text.as_bytes());
         assert!(!text.contains(token.trim()), "{what} says the token");
     }
+    let manifests = files(&cluster.path("checkpoints/secrets/manifests"));
+    assert!(!manifests.is_empty());
+    for manifest in manifests {
+        assert_silent("a manifest", &fs::read(manifest).expect("the manifest"));
+    }
     for folder in ["coordinator", "w1"] {
         assert_private(&cluster.path(&format!("nodes/{folder}")));
     }

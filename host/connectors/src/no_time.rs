@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_a_misspelt_field_is_named_with_the_nearest_there_is() {
+    fn a_misspelt_field_is_named_with_the_nearest_there_is() {
         let reason = reason_of(&json!({"field": "tiem"}), r#"{"path":"/a","time":"2026-03-02T08:04:59Z"}"#);
         assert!(reason.contains("no field \"tiem\"") && reason.contains("did you mean \"time\"?"), "{reason}");
         let reason = reason_of(&json!({"field": "request.when"}), r#"{"request":{"ts":1}}"#);

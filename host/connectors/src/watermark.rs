@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_a_row_of_the_far_future_keeps_its_time_and_does_not_move_event_time() {
+    fn a_row_of_the_far_future_keeps_its_time_and_does_not_move_event_time() {
         let mut watermarks = WatermarkGenerator::new(0, None).with_max_ahead(Some(1_000));
         let mut rows = lines(&["100", "2500", "9223372036854775807", "1100"]);
         watermarks.assign(&mut rows, Some(&ms()), None, 500).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_the_split_that_is_furthest_behind_holds_event_time_back() {
+    fn the_split_that_is_furthest_behind_holds_event_time_back() {
         let (mut times, mut watermarks) = (SplitTimes::default(), WatermarkGenerator::new(0, None).with_max_ahead(Some(1_000)));
         times.set_timed();
         let (old, new) = (times.open(WATERMARK_START), times.open(WATERMARK_START));

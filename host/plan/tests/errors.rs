@@ -425,7 +425,7 @@ fn warnings_of(source: &str, operator: &str) -> String {
 const TIMED: &str = "event_time = { field = \"at\", format = \"rfc3339\" }\nwatermark = { delay = \"0s\" }";
 
 #[test]
-fn s80_rows_that_an_operator_would_send_to_an_output_without_a_name_are_warned_of() {
+fn rows_that_an_operator_would_send_to_an_output_without_a_name_are_warned_of() {
     for component in ["window", "distinct", "rate-alert"] {
         let said = warnings_of(TIMED, &format!("component = \"{component}@1.1.0\""));
         assert!(said.contains("operator `op` sends late rows to its second output, which has no name here"), "{said}");
@@ -444,7 +444,7 @@ fn s80_rows_that_an_operator_would_send_to_an_output_without_a_name_are_warned_o
 }
 
 #[test]
-fn s80_windows_over_a_source_without_times_are_warned_of() {
+fn windows_over_a_source_without_times_are_warned_of() {
     let window = "component = \"window@1.1.0\"\noutputs = [\"main\", \"late\"]";
     let said = warnings_of("", window);
     assert!(said.contains("operator `op` goes by event time, but source `log` has no `event_time`"), "{said}");
@@ -455,7 +455,7 @@ fn s80_windows_over_a_source_without_times_are_warned_of() {
 }
 
 #[test]
-fn s80_what_ends_a_job_at_one_row_is_warned_of() {
+fn what_ends_a_job_at_one_row_is_warned_of() {
     let filter = "component = \"filter@1.1.0\"";
     let said = warnings_of("", &format!("{filter}\non_error = \"fail\""));
     assert!(said.contains("one row that operator `op` cannot process fails the job, and again after each restart"), "{said}");

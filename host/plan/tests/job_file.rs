@@ -363,7 +363,7 @@ fn a_setting_that_has_no_effect_is_said_where_it_stands() {
 }
 
 #[test]
-fn s80_the_examples_give_no_reason_for_a_warning() {
+fn the_examples_give_no_reason_for_a_warning() {
     let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let folders = std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path().join("job.toml"));
     let mut seen = 0;

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_a_byte_order_mark_is_no_part_of_the_first_line() {
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
         for step in [1, 2, 3, 100] {
             let keep = Rules { keep_empty: true, ..Rules::default() };
             let (lines, state) = read(b"\xef\xbb\xbf{\"a\":1}\n\xef\xbb\xbfb\n", step, WIDE, keep).unwrap();

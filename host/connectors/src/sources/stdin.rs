@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_lines_that_are_too_long_are_counted_and_what_is_no_text_is_refused() {
+    fn lines_that_are_too_long_are_counted_and_what_is_no_text_is_refused() {
         let rules = Rules { line_bytes_max: 5, ..Rules::default() };
         let queue = Queue::reading(io::Cursor::new(b"\xef\xbb\xbfa\nmuch too long\nb\n".to_vec()), rules).unwrap();
         let mut source = over(queue);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_a_reader_that_panics_or_fails_is_no_end_of_input_also_after_a_restart() {
+    fn a_reader_that_panics_or_fails_is_no_end_of_input_also_after_a_restart() {
         struct Buggy(bool);
         impl Read for Buggy {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

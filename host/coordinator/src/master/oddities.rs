@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_more_than_a_tenth_rejected_is_told_once_with_the_likely_setting_and_the_place() {
+    fn more_than_a_tenth_rejected_is_told_once_with_the_likely_setting_and_the_place() {
         let (job, mut watch) = (job(), Watch::default());
         assert!(watch.look(&job, &progress(999, &[("parse", OddKind::Rejected, 999)]), false).is_empty(), "too few");
         assert!(watch.look(&job, &progress(10_000, &[("parse", OddKind::Rejected, 1_000)]), false).is_empty(), "a tenth");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_a_source_whose_first_rows_have_no_time_is_told_of_and_one_with_some_is_not() {
+    fn a_source_whose_first_rows_have_no_time_is_told_of_and_one_with_some_is_not() {
         let (job, mut watch) = (job(), Watch::default());
         assert!(watch.look(&job, &progress(5_000, &[("log", OddKind::NoTime, 4_999)]), false).is_empty());
         assert!(watch.look(&job, &progress(999, &[("log", OddKind::NoTime, 999)]), false).is_empty());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_late_rows_are_told_of_only_where_they_are_lost_and_other_kinds_at_the_first() {
+    fn late_rows_are_told_of_only_where_they_are_lost_and_other_kinds_at_the_first() {
         let (job, mut watch) = (job(), Watch::default());
         let told = watch.look(&job, &progress(5, &[("kept", OddKind::Late, 1), ("lost", OddKind::Late, 1)]), false);
         assert_eq!(told, ["lost has discarded a late row; the first: a row: a reason"]);

@@ -83,7 +83,7 @@ fn s70_memory_stops_at_the_limit_and_the_guest_is_told() {
 }
 
 #[test]
-fn s80_a_guest_that_gives_up_for_lack_of_memory_is_told_with_the_limit_its_use_and_its_setting() {
+fn a_guest_that_gives_up_for_lack_of_memory_is_told_with_the_limit_its_use_and_its_setting() {
     let (template, _) = tight_template();
     let mut instance = template.instantiate().unwrap();
     let max = tight().memory_bytes;

@@ -107,7 +107,7 @@ fn sorted(late_port: Option<u32>, values: &[&str]) -> (Vec<String>, Oddities) {
 }
 
 #[test]
-fn s80_rows_for_an_output_without_a_name_are_counted_and_the_job_goes_on() {
+fn rows_for_an_output_without_a_name_are_counted_and_the_job_goes_on() {
     let (output, odd) = sorted(None, &["a", "3", "b", "1", "c"]);
     assert_eq!(output, ["a", "b", "c"]);
     let found = odd.get(OddKind::UnnamedOutput).expect("some");
@@ -121,7 +121,7 @@ fn s80_rows_for_an_output_without_a_name_are_counted_and_the_job_goes_on() {
 }
 
 #[test]
-fn s80_a_late_row_whose_output_has_no_name_is_counted_as_late_and_the_reason_names_the_setting() {
+fn a_late_row_whose_output_has_no_name_is_counted_as_late_and_the_reason_names_the_setting() {
     let (output, odd) = sorted(Some(1), &["a", "1", "b"]);
     assert_eq!(output, ["a", "b"]);
     let found = odd.get(OddKind::Late).expect("some");

@@ -77,7 +77,7 @@ fn s28_a_source_without_rows_says_that_it_idles_and_its_watermark_first() {
 }
 
 #[test]
-fn s80_a_source_subtask_that_has_nothing_to_read_says_that_it_idles_without_being_told_after_how_long() {
+fn a_source_subtask_that_has_nothing_to_read_says_that_it_idles_without_being_told_after_how_long() {
     let mut behind = Place::new();
     let signal: Arc<weir_task::Signal> = Arc::default();
     let output = behind.channel(&signal, 0);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use super::rig::{Cluster, address, bind, control, node, soon};
 use crate::pki::{self, Validity};
@@ -137,4 +138,18 @@ async fn s139_nodes_of_an_old_and_a_new_authority_believe_each_other_until_the_o
     drop(control(&a, &b).await);
     let old = bind(old_b, any());
     assert!(soon("answer", a.connect_control(&address(&old), Expected::Worker(&node("b")))).await.is_err());
+}
+
+#[tokio::test]
+async fn s132_a_certificate_that_expires_ends_a_connection_that_stands() {
+    let cluster = Cluster::new();
+    let (folder, now) = (cluster.ca().with_file_name("short"), SystemTime::now());
+    let validity = Validity { from: now - Duration::from_secs(60), until: now + Duration::from_secs(4) };
+    pki::add_node(&cluster.ca(), &folder, "short", Role::Worker, &[], &validity).unwrap();
+    let a = bind(Arc::new(Identity::load(&folder).unwrap()), "127.0.0.1:0".parse().unwrap());
+    let b = cluster.endpoint("b");
+    let (ours, theirs) = control(&a, &b).await;
+    let reason = end(ours).await;
+    assert!(reason.contains("expired"), "{reason}");
+    end(theirs).await;
 }

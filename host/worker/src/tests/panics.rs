@@ -33,7 +33,7 @@ fn assert_told(reason: &str, text: &str) {
 }
 
 #[test]
-fn s80_a_panic_of_a_running_task_is_told_and_the_job_restarts() {
+fn a_panic_of_a_running_task_is_told_and_the_job_restarts() {
     for place in [Panic::Poll, Panic::Position, Panic::Write, Panic::Prepare] {
         let world = World::new();
         let reasons = restarted(&world, || world.source.panics().next(place));
@@ -43,7 +43,7 @@ fn s80_a_panic_of_a_running_task_is_told_and_the_job_restarts() {
 }
 
 #[test]
-fn s80_a_panic_of_a_thread_that_stores_snapshots_is_told_and_the_job_restarts() {
+fn a_panic_of_a_thread_that_stores_snapshots_is_told_and_the_job_restarts() {
     let world = World::new();
     let reasons = restarted(&world, || world.source.panics().next(Panic::Prepared));
     assert_told(&reasons[0], "told to panic in Prepared");
@@ -54,7 +54,7 @@ fn s80_a_panic_of_a_thread_that_stores_snapshots_is_told_and_the_job_restarts() 
 }
 
 #[test]
-fn s80_a_panic_of_the_thread_that_writes_manifests_is_told_and_the_job_restarts() {
+fn a_panic_of_the_thread_that_writes_manifests_is_told_and_the_job_restarts() {
     let world = World::new();
     let reasons = restarted(&world, || world.store.set(Fault::Panic("manifests")));
     assert_told(&reasons[0], "the store was told to panic");
@@ -62,7 +62,7 @@ fn s80_a_panic_of_the_thread_that_writes_manifests_is_told_and_the_job_restarts(
 }
 
 #[test]
-fn s80_a_panic_while_an_attempt_is_built_is_told_and_the_next_one_is_whole() {
+fn a_panic_while_an_attempt_is_built_is_told_and_the_next_one_is_whole() {
     for place in [Panic::OpenStorage, Panic::CreateSource, Panic::CreateSink, Panic::Recover, Panic::Commit] {
         let world = World::new();
         let reasons = restarted(&world, || {
@@ -78,7 +78,7 @@ fn s80_a_panic_while_an_attempt_is_built_is_told_and_the_next_one_is_whole() {
 }
 
 #[test]
-fn s80_a_panic_before_the_first_execution_is_told_at_once() {
+fn a_panic_before_the_first_execution_is_told_at_once() {
     for place in [Panic::OpenStorage, Panic::CreateSource, Panic::CreateSink, Panic::Recover] {
         let world = World::new();
         world.source.panics().next(place);
@@ -92,7 +92,7 @@ fn s80_a_panic_before_the_first_execution_is_told_at_once() {
 }
 
 #[test]
-fn s80_a_panic_while_images_are_restored_is_told() {
+fn a_panic_while_images_are_restored_is_told() {
     let world = World::new();
     world.stop_half_way(JOB);
     world.store.set(Fault::Panic("files"));
@@ -103,7 +103,7 @@ fn s80_a_panic_while_images_are_restored_is_told() {
 }
 
 #[test]
-fn s80_a_panic_of_the_master_is_told_and_its_tasks_are_ended() {
+fn a_panic_of_the_master_is_told_and_its_tasks_are_ended() {
     let world = World::new();
     world.source.hold(NUMBERS / 2);
     let (mut restarts, mut told) = (Vec::new(), false);

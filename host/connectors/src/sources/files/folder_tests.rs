@@ -67,7 +67,7 @@ fn odd_folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn s80_whatever_a_folder_holds_its_files_are_read_and_the_rest_is_passed_over() {
+fn whatever_a_folder_holds_its_files_are_read_and_the_rest_is_passed_over() {
     let folder = odd_folder();
     let flat = ["a", "line feed", "no UTF-8"];
     assert_eq!(read_all(folder.path()).unwrap(), flat);
@@ -81,7 +81,7 @@ fn s80_whatever_a_folder_holds_its_files_are_read_and_the_rest_is_passed_over() 
 }
 
 #[test]
-fn s80_a_name_that_is_no_text_is_followed_and_found_again() {
+fn a_name_that_is_no_text_is_followed_and_found_again() {
     let folder = odd_folder();
     let factory = factory(&folder.path().join("**/*.log"), &json!({"follow": true, "rotate_wait": "0s"}));
     let mut source = factory.create(0, 1).unwrap();
@@ -94,7 +94,7 @@ fn s80_a_name_that_is_no_text_is_followed_and_found_again() {
 }
 
 #[test]
-fn s80_formats_that_are_no_lines_are_refused_by_name() {
+fn formats_that_are_no_lines_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.log");
     let formats: [(&[u8], &str); 4] =
@@ -110,7 +110,7 @@ fn s80_formats_that_are_no_lines_are_refused_by_name() {
 }
 
 #[test]
-fn s80_a_foreign_file_beside_a_followed_one_is_passed_over_and_said() {
+fn a_foreign_file_beside_a_followed_one_is_passed_over_and_said() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("x.log"), "a\n").unwrap();
@@ -131,7 +131,7 @@ fn s80_a_foreign_file_beside_a_followed_one_is_passed_over_and_said() {
 }
 
 #[test]
-fn s80_a_file_that_goes_while_it_waits_is_said_and_one_that_turns_into_a_pipe_is_not_waited_for() {
+fn a_file_that_goes_while_it_waits_is_said_and_one_that_turns_into_a_pipe_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     for name in ["a.log", "b.log", "c.log"] {
@@ -148,7 +148,7 @@ fn s80_a_file_that_goes_while_it_waits_is_said_and_one_that_turns_into_a_pipe_is
 }
 
 #[test]
-fn s80_what_may_not_be_read_stops_a_start_and_is_passed_over_later() {
+fn what_may_not_be_read_stops_a_start_and_is_passed_over_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("a.log"), "a\n").unwrap();
@@ -180,7 +180,7 @@ fn s80_what_may_not_be_read_stops_a_start_and_is_passed_over_later() {
 }
 
 #[test]
-fn s80_a_file_with_several_names_is_read_once() {
+fn a_file_with_several_names_is_read_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("log-2"), "two\n").unwrap();
@@ -196,7 +196,7 @@ fn s80_a_file_with_several_names_is_read_once() {
 }
 
 #[test]
-fn s80_a_copy_that_is_seen_before_it_is_complete_is_not_read() {
+fn a_copy_that_is_seen_before_it_is_complete_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let text: String = (0..100).map(|i| format!("line {i} of a log that goes on and on\n")).collect();
@@ -215,7 +215,7 @@ fn s80_a_copy_that_is_seen_before_it_is_complete_is_not_read() {
 }
 
 #[test]
-fn s80_two_followed_logs_that_begin_with_the_same_long_header_are_both_read() {
+fn two_followed_logs_that_begin_with_the_same_long_header_are_both_read() {
     let folder = tempfile::tempdir().unwrap();
     let header: String = (0..60).map(|i| format!("#Fields: the header has {i} lines\n")).collect();
     let rows = |name: &str| (0..60).map(|i| format!("{name} row {i}, and more of it\n")).collect::<String>();
@@ -229,7 +229,7 @@ fn s80_two_followed_logs_that_begin_with_the_same_long_header_are_both_read() {
 
 proptest::proptest! {
     #[test]
-    fn s80_no_content_of_a_file_panics_or_hangs(
+    fn no_content_of_a_file_panics_or_hangs(
         kind in 0usize..6, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..600), cut in 0usize..600,
     ) {
         let compressed = |write: &dyn Fn(&[u8]) -> Vec<u8>| {

@@ -513,7 +513,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s80_a_path_that_takes_long_to_look_at_is_looked_at_less_often() {
+    fn a_path_that_takes_long_to_look_at_is_looked_at_less_often() {
         let interval = |ms| scan_interval(Duration::from_millis(ms));
         assert_eq!(interval(1), SCAN_INTERVAL);
         assert_eq!(interval(50), Duration::from_secs(1));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_what_follows_the_last_member_is_taken_as_gzip_takes_it() {
+    fn what_follows_the_last_member_is_taken_as_gzip_takes_it() {
         let two = [member(b"one "), member(b""), member(b"two")].concat();
         let ends: [&[u8]; 5] = [b"", &[0; 512], &[0], b"rubbish", b"\0\0rubbish"];
         for end in ends {

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn s80_a_folder_whose_name_looks_like_a_glob_is_that_folder() {
+    fn a_folder_whose_name_looks_like_a_glob_is_that_folder() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join("job [1] {a,b}");
         std::fs::create_dir(&odd).unwrap();

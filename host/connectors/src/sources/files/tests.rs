@@ -211,7 +211,7 @@ fn damaged_compressed_files_are_named_with_the_place() {
     let whole = gzip(b"a\n", 1);
     for trailing in [&[0; 512][..], b"rubbish after the end"] {
         fs::write(&path, [&whole[..], trailing].concat()).unwrap();
-        assert_eq!(read_all(&path).unwrap(), ["a"], "s80: as gzip -d takes it");
+        assert_eq!(read_all(&path).unwrap(), ["a"], "as gzip -d takes it");
     }
 }
 
@@ -558,7 +558,7 @@ fn files_of_a_folder_belong_to_one_subtask_when_followed() {
 
 /// A job that read everything and is run again, three days in a row.
 #[test]
-fn s80_a_finished_source_says_what_is_new_and_reads_only_that() {
+fn a_finished_source_says_what_is_new_and_reads_only_that() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("a.log"), lines("a", 60)).unwrap();
@@ -606,7 +606,7 @@ fn s80_a_finished_source_says_what_is_new_and_reads_only_that() {
 }
 
 #[test]
-fn s80_a_finished_source_reads_another_path_and_keeps_what_it_knows_of_the_old_one() {
+fn a_finished_source_reads_another_path_and_keeps_what_it_knows_of_the_old_one() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (folder.path().join("one"), folder.path().join("other"));
     fs::write(&one, "1\n").unwrap();

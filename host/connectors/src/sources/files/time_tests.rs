@@ -150,7 +150,7 @@ fn sets() -> Vec<(&'static str, Set)> {
 }
 
 #[test]
-fn s80_several_files_give_the_rows_and_event_time_of_one_sorted_file() {
+fn several_files_give_the_rows_and_event_time_of_one_sorted_file() {
     for (name, set) in sets() {
         let folder = tempfile::tempdir().unwrap();
         let mut expected: Vec<(Timestamp, String)> = set.iter().flat_map(|(_, lines, _)| lines.clone()).collect();
@@ -174,7 +174,7 @@ fn s80_several_files_give_the_rows_and_event_time_of_one_sorted_file() {
 }
 
 #[test]
-fn s80_the_first_start_of_a_followed_set_gives_the_event_time_of_one_sorted_file() {
+fn the_first_start_of_a_followed_set_gives_the_event_time_of_one_sorted_file() {
     for (name, set) in sets() {
         let folder = tempfile::tempdir().unwrap();
         let mut expected: Vec<(Timestamp, String)> = set.iter().flat_map(|(_, lines, _)| lines.clone()).collect();
@@ -192,7 +192,7 @@ fn s80_the_first_start_of_a_followed_set_gives_the_event_time_of_one_sorted_file
 }
 
 #[test]
-fn s80_a_subtask_without_a_followed_file_keeps_nobody_waiting() {
+fn a_subtask_without_a_followed_file_keeps_nobody_waiting() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("in.log"), &lines("a", 0, 1_000, 10), 0);
     let factory = factory(&folder.path().join("in.log*"), &json!({"follow": true}));
@@ -206,7 +206,7 @@ fn s80_a_subtask_without_a_followed_file_keeps_nobody_waiting() {
 }
 
 #[test]
-fn s80_a_file_that_is_caught_up_with_does_not_hold_the_others_back() {
+fn a_file_that_is_caught_up_with_does_not_hold_the_others_back() {
     let folder = tempfile::tempdir().unwrap();
     let quiet = folder.path().join("in.log.quiet");
     write(&quiet, &lines("q", 0, 100, 10), 0);

@@ -198,7 +198,7 @@ fn jobs_that_wait_are_served_in_the_order_in_which_they_were_submitted() {
 }
 
 #[test]
-fn s80_a_worker_that_does_not_finish_a_step_of_the_start_is_named_while_it_is_waited_for() {
+fn a_worker_that_does_not_finish_a_step_of_the_start_is_named_while_it_is_waited_for() {
     let world = World::new();
     let cluster = world.open();
     let mut a = FakeWorker::new("a", 1);
