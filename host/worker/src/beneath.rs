@@ -2,7 +2,8 @@
 //!
 //! A job that is submitted names paths of sources, sinks, dead letters and checkpoints, and whoever may submit jobs would read and write
 //! whatever the worker's user can. Owns the check of these paths, where connectors and storages are made: what the path really is, with
-//! `..` and links resolved, has to lie below a folder that is allowed. Never opens anything.
+//! `..` and links resolved, has to lie below a folder that is allowed; of a source's pattern, the folder before the first wildcard, behind
+//! which nothing leads upwards. Never opens anything, so it does not see links that a pattern or a folder's listing meets later.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -40,27 +41,59 @@ impl<T> Beneath<T> {
         Err(format!("{} is not below a folder that this worker allows (--allow-path)", real.display()))
     }
 
-    fn check_setting(&self, settings: &Map<String, Value>) -> Result<(), SettingError> {
+    /// A sink takes its path as it is written.
+    fn check_sink(&self, settings: &Map<String, Value>) -> Result<(), SettingError> {
         let Some(path) = settings.get("path").and_then(Value::as_str) else { return Ok(()) };
-        // Of a pattern, the part before the first wildcard counts, and whatever matches lies below it.
-        let fixed =
-            path.find(['*', '?', '[', '{']).map_or(path, |at| path[..at].rsplit_once('/').map_or("", |(folder, _)| folder));
-        self.check(Path::new(if fixed.is_empty() { "/" } else { fixed })).map_err(|message| SettingError {
-            key: "path".to_owned(),
-            message,
-            hint: Some("use a folder that is allowed on all workers, or ask their owner for this one".to_owned()),
-        })
+        not_of_a_home(path).and_then(|()| self.check(Path::new(path))).map_err(setting_error)
+    }
+
+    /// A source may be given a pattern: what it matches has to lie below the folder before the first wildcard.
+    fn check_source(&self, settings: &Map<String, Value>) -> Result<(), SettingError> {
+        let Some(path) = settings.get("path").and_then(Value::as_str) else { return Ok(()) };
+        not_of_a_home(path).and_then(|()| self.check_pattern(path)).map_err(setting_error)
+    }
+
+    fn check_pattern(&self, path: &str) -> Result<(), String> {
+        let Some(wildcard) = path.find(['*', '?', '[', '{']) else { return self.check(Path::new(path)) };
+        let (fixed, rest) = path.split_at(path[..wildcard].rfind('/').map_or(0, |slash| slash + 1));
+        self.check(Path::new(if fixed.is_empty() { "/" } else { fixed }))?;
+        // Braces are put together by text, so `..` may come of parts of it: none has to be there.
+        let climbs = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte == b'.');
+        if rest.split(['/', ',', '{', '}']).any(climbs) {
+            return Err(format!(
+                "{path} has a part `.` or `..` behind a wildcard, and this worker allows only files below certain folders (--allow-path)"
+            ));
+        }
+        // What has such a name is taken by its name, and may be a link.
+        let there = Path::new(path).ancestors().find(|folder| folder.exists());
+        there.filter(|folder| folder.as_os_str().len() > fixed.len()).map_or(Ok(()), |folder| self.check(folder))
+    }
+}
+
+/// A home folder is another one on each worker, and only the connector knows which.
+fn not_of_a_home(path: &str) -> Result<(), String> {
+    if path.starts_with('~') {
+        return Err(format!("{path} is in a home folder; a worker that allows only certain folders (--allow-path) takes no ~"));
+    }
+    Ok(())
+}
+
+fn setting_error(message: String) -> SettingError {
+    SettingError {
+        key: "path".to_owned(),
+        message,
+        hint: Some("write out a folder that is allowed on all workers, or ask their owner for this one".to_owned()),
     }
 }
 
 impl<T: Connectors> Connectors for Beneath<T> {
     fn source(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SourceFactory>, SettingError> {
-        self.check_setting(settings)?;
+        self.check_source(settings)?;
         self.inner.source(connector, settings)
     }
 
     fn sink(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError> {
-        self.check_setting(settings)?;
+        self.check_sink(settings)?;
         self.inner.sink(connector, settings)
     }
 }
@@ -155,5 +188,63 @@ mod tests {
         assert!(Beneath::new(&[root.join("nowhere")], UrlStorages).is_err());
         // Connectors without files are not concerned.
         assert!(files.sink("blackhole", &Map::new()).is_ok());
+    }
+
+    #[test]
+    fn s137_neither_wildcards_nor_braces_nor_the_home_folder_lead_out_of_an_allowed_folder() {
+        let world = tempfile::tempdir().unwrap();
+        let root = world.path().canonicalize().unwrap();
+        let (mine, other) = (root.join("mine"), root.join("other"));
+        fs::create_dir_all(mine.join("in")).unwrap();
+        fs::create_dir_all(mine.join("*")).unwrap();
+        fs::create_dir_all(&other).unwrap();
+        fs::write(other.join("secret"), "x").unwrap();
+        symlink(&other, mine.join("odd[1]")).unwrap();
+        let files = Beneath::new(std::slice::from_ref(&mine), BuiltinConnectors).unwrap();
+        let settings = |path: &str, more: Value| {
+            let (Value::Object(mut settings), path) = (more, if path.starts_with('~') { path.into() } else { root.join(path) })
+            else {
+                unreachable!()
+            };
+            settings.insert("path".to_owned(), json!(path));
+            settings
+        };
+        let sink = |path: &str| files.sink("file", &settings(path, json!({"format": "lines"}))).map(drop);
+        let source = |path: &str| files.source("file", &settings(path, json!({}))).map(drop);
+        let refusal = |made: Result<(), SettingError>| made.err().map(|error| error.to_string()).unwrap_or_default();
+        for outside in [
+            "mine/*/../../other/out",
+            "mine/[/../../other/out",
+            "mine/{/../../other/out",
+            "mine/?/../../other/out",
+            "mine/odd[1]/out",
+            "mine/odd[1]",
+            "~",
+            "~/out",
+        ] {
+            let reason = refusal(sink(outside));
+            assert!(reason.contains("--allow-path") || reason.contains("cannot tell where"), "sink {outside}: {reason:?}");
+        }
+        for outside in [
+            "mine/*/../../other/*",
+            "mine/i*/../../other/secret",
+            "mine/{x,../../other}/secret",
+            "mine/{x,..}/{x,..}/other/secret",
+            "mine/{.,x}{.,y}/{.,x}{.,y}/other/secret",
+            "mine/odd[1]/secret",
+            "mine/odd[1]/*",
+            "mine/odd[1]",
+            "~/secret",
+            "~/*",
+        ] {
+            let reason = refusal(source(outside));
+            assert!(reason.contains("--allow-path"), "source {outside}: {reason:?}");
+        }
+        for inside in ["mine/*/out", "mine/[/out", "mine/a,b", "mine/in{1}"] {
+            assert_eq!(sink(inside), Ok(()), "{inside}");
+        }
+        for inside in ["mine/**/*.log", "mine/{in,out}/*.{log,txt}", "mine/*/x", "mine/*", "mine/in/x..y.[0-9]"] {
+            assert_eq!(source(inside), Ok(()), "{inside}");
+        }
     }
 }
