@@ -195,6 +195,10 @@ impl Operator {
         // Instances may come from subtasks that were told different watermarks. One that is made later must not find rows
         // late that were not, so it starts from the least.
         self.watermark = instances.iter().map(|restored| restored.watermark).min().unwrap_or(WATERMARK_START);
+        // If more comes after an end all the same, that is no end to one that is made later.
+        if self.watermark == WATERMARK_END {
+            self.watermark = after_end.event_time_max;
+        }
         for restored in instances {
             let slot = match (self.keys, restored.id) {
                 (Keys::Groups(groups), InstanceId::KeyGroup(group)) if groups.contains(group) => {
@@ -297,9 +301,7 @@ impl Operator {
         let slot = self.slots[index].as_mut().expect("checked above");
         slot.calls += 1;
         (slot.finished, slot.watermark) = (false, watermark);
-        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))?;
-        self.watermark = self.watermark.min(watermark);
-        Ok(())
+        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))
     }
 
     /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told before their first
@@ -333,8 +335,9 @@ impl Operator {
     }
 
     fn before_call(&mut self, slot: usize, emitted: &mut Vec<Emitted>) -> Result<(), TaskError> {
-        // Its input had ended, and its source reads on.
-        if self.slots[slot].as_ref().is_some_and(|slot| slot.finished) {
+        // Its input had ended, or event time had while it was captured, and its source reads on.
+        let goes_on = self.watermark < WATERMARK_END;
+        if self.slots[slot].as_ref().is_some_and(|slot| slot.finished || goes_on && slot.watermark == WATERMARK_END) {
             self.go_on(slot, emitted)?;
         }
         self.ensure(slot)?;

@@ -3,19 +3,30 @@
 use std::sync::Arc;
 
 use weir_channel::Frame;
-use weir_model::{InstanceId, WATERMARK_END};
+use weir_model::{InstanceId, Timestamp, WATERMARK_END, WATERMARK_START};
 use weir_task::{Instance, InstanceFactory, Instances, NodeWork, RestoredInstance, Router, Sender, Target};
 
 use crate::support::*;
 
 /// A task with an operator between two channels and a gate that the test reads.
 fn between(operators: &Operators, instances: Instances, restored: Vec<RestoredInstance>) -> ([Sender; 2], Place, Running) {
+    between_after(operators, instances, restored, WATERMARK_START)
+}
+
+/// The same where the greatest event time before the checkpoint is known.
+fn between_after(
+    operators: &Operators,
+    instances: Instances,
+    restored: Vec<RestoredInstance>,
+    event_time_max: Timestamp,
+) -> ([Sender; 2], Place, Running) {
     let (mut place, mut behind) = (Place::new(), Place::new());
     let inputs = [place.channel(&Default::default(), 0), place.channel(&Default::default(), 0)];
     let output = behind.channel(&place.signal, 0);
     let mut node = operator("op", operators, instances, vec![Target::Router(0)]);
-    let NodeWork::Operator { restored: slot, .. } = &mut node.work else { unreachable!("it is an operator") };
+    let NodeWork::Operator { restored: slot, after_end, .. } = &mut node.work else { unreachable!("it is an operator") };
     *slot = restored;
+    after_end.event_time_max = event_time_max;
     let (signal, head) = place.head();
     let task = Running::start(0, &Log::default(), signal, head, vec![node], vec![Router::forward(output)]);
     (inputs, behind, task)
@@ -103,12 +114,7 @@ fn at_the_end_every_instance_is_told_the_end_of_time_then_the_end_of_input() {
 #[test]
 fn no_instance_sees_time_go_back_after_a_restore_and_a_new_one_starts_at_the_least() {
     let operators = Operators::prefixing("");
-    let restored = |group, watermark| RestoredInstance {
-        id: InstanceId::KeyGroup(group),
-        instance: operators.instantiate().unwrap() as Box<dyn Instance>,
-        watermark,
-        finished: false,
-    };
+    let restored = |group, watermark| restored(&operators, group, watermark, false);
     let eager = Instances::Keyed { groups: weir_model::KeyGroupRange::of(0, 3, 1), eager: true };
     let (mut inputs, mut behind, _task) = between(&operators, eager, vec![restored(0, 50), restored(1, 70)]);
     inputs[0].send(frame(&[row(60, "", "to all")]));
@@ -120,4 +126,60 @@ fn no_instance_sees_time_go_back_after_a_restore_and_a_new_one_starts_at_the_lea
     assert_eq!(operators.calls_of(1), [process.clone(), Called::Advance(80)]);
     assert_eq!(operators.calls_of(2), [Called::Advance(50), process, Called::Advance(60), Called::Advance(80)]);
     assert_eq!(rows_in(&frames).iter().filter(|row| row.2 == "at 50").count(), 1, "what the new one says of it goes on");
+}
+
+fn restored(operators: &Operators, group: u16, watermark: Timestamp, finished: bool) -> RestoredInstance {
+    let instance = operators.instantiate().unwrap() as Box<dyn Instance>;
+    RestoredInstance { id: InstanceId::KeyGroup(group), instance, watermark, finished }
+}
+
+/// Calls of each instance, by the order in which they were made, where one row goes to all after a restore.
+fn calls_where_more_comes(operators: &Operators, groups: u16, restored: Vec<RestoredInstance>) -> Vec<Vec<Called>> {
+    let eager = Instances::Keyed { groups: weir_model::KeyGroupRange::of(0, groups, 1), eager: true };
+    let (mut inputs, mut behind, _task) = between_after(operators, eager, restored, 40);
+    inputs[0].send(frame(&[row(600, "", "more")]));
+    inputs.iter_mut().for_each(|input| input.send(Frame::Watermark(700)));
+    read_until(&mut behind.gate, &Frame::Watermark(700));
+    (0..usize::from(groups)).map(|instance| operators.calls_of(instance)).collect()
+}
+
+fn more() -> Called {
+    Called::Process { input: 0, rows: vec![row(600, "", "more")] }
+}
+
+#[test]
+fn where_all_had_ended_and_more_comes_an_instance_made_for_it_is_not_told_an_end_before_its_rows() {
+    let operators = Operators::prefixing("");
+    let ended = vec![restored(&operators, 1, WATERMARK_END, true)];
+    let calls = calls_where_more_comes(&operators, 2, ended);
+    let expected = [Called::Advance(40), more(), Called::Advance(700)];
+    assert_eq!(calls, [expected.clone(), expected]);
+}
+
+#[test]
+fn an_instance_that_goes_on_after_its_end_does_not_set_the_event_time_of_others_back() {
+    let operators = Operators::prefixing("");
+    let instances = vec![restored(&operators, 0, 500, false), restored(&operators, 1, WATERMARK_END, true)];
+    let calls = calls_where_more_comes(&operators, 3, instances);
+    assert_eq!(calls[0], [more(), Called::Advance(700)]);
+    assert_eq!(calls[1], [Called::Advance(40), Called::Advance(500), more(), Called::Advance(700)]);
+    assert_eq!(calls[2], [Called::Advance(500), more(), Called::Advance(700)], "one that is made then");
+}
+
+#[test]
+fn an_instance_captured_between_the_end_of_time_and_the_end_of_input_goes_on_where_more_comes() {
+    let operators = Operators::prefixing("");
+    let between_both = vec![restored(&operators, 0, WATERMARK_END, false)];
+    let calls = calls_where_more_comes(&operators, 1, between_both);
+    assert_eq!(calls, [[Called::Advance(40), more(), Called::Advance(700)]]);
+}
+
+#[test]
+fn an_instance_captured_between_the_end_of_time_and_the_end_of_input_is_told_the_rest_where_no_more_comes() {
+    let operators = Operators::prefixing("");
+    let between_both = vec![restored(&operators, 0, WATERMARK_END, false)];
+    let (mut inputs, mut behind, _task) = between_after(&operators, keyed(1), between_both, 40);
+    inputs.iter_mut().for_each(|input| input.send(Frame::End));
+    read_until(&mut behind.gate, &Frame::End);
+    assert_eq!(operators.calls_of(0), [Called::Finish]);
 }
