@@ -10,7 +10,8 @@ struct Input {
 }
 
 /// What the inputs of a task say about event time: the task's watermark is the least of the channels that neither idle
-/// nor have ended. It never falls.
+/// nor have ended. It never falls. The end of time is the end of one channel, and the task's only where all have told it: one that
+/// idles may have rows yet.
 #[derive(Clone, Debug)]
 pub struct Watermarks {
     inputs: Vec<Input>,
@@ -72,8 +73,10 @@ impl Watermarks {
     }
 
     fn combine(&mut self) -> Option<Timestamp> {
-        let active = self.inputs.iter().filter(|input| !input.idle && !input.ended);
-        let lowest = if self.all_ended() { Some(WATERMARK_END) } else { active.map(|input| input.watermark).min() };
+        let is_over = |input: &Input| input.ended || input.watermark == WATERMARK_END;
+        let active = self.inputs.iter().filter(|input| !input.idle && !is_over(input));
+        let lowest =
+            if self.inputs.iter().all(is_over) { Some(WATERMARK_END) } else { active.map(|input| input.watermark).min() };
         let risen = lowest.filter(|&lowest| lowest > self.combined)?;
         self.combined = risen;
         Some(risen)
@@ -112,6 +115,22 @@ mod tests {
         watermarks.advance(0, 10);
         assert_eq!(watermarks.end(1), Some(10));
         assert_eq!(watermarks.end(0), Some(WATERMARK_END));
+    }
+
+    #[test]
+    fn s28_the_end_of_one_channel_is_not_the_end_of_time_while_another_idles() {
+        let mut watermarks = Watermarks::new(3);
+        watermarks.advance(0, 10);
+        watermarks.advance(2, 20);
+        assert_eq!(watermarks.idle(1), Some(10));
+        assert_eq!(watermarks.advance(0, WATERMARK_END), Some(20), "what is left counts");
+        assert_eq!(watermarks.end(0), None);
+        assert_eq!(watermarks.advance(2, WATERMARK_END), None, "the one that idles may have more");
+        assert_eq!(watermarks.end(2), None);
+        assert!(watermarks.is_idle());
+        watermarks.active(1);
+        assert_eq!(watermarks.advance(1, 30), Some(30));
+        assert_eq!(watermarks.advance(1, WATERMARK_END), Some(WATERMARK_END));
     }
 
     #[test]

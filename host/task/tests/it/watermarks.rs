@@ -76,6 +76,29 @@ fn s28_where_only_idle_channels_are_left_the_task_says_that_it_idles() {
 }
 
 #[test]
+fn s28_no_instance_is_told_the_end_of_time_while_a_channel_idles_whose_rows_are_yet_to_come() {
+    let operators = Operators::prefixing("");
+    let (mut inputs, mut behind, _task) = between(&operators, Instances::Single(0), Vec::new());
+    inputs[0].send(Frame::Watermark(10));
+    inputs[1].send(Frame::Idle);
+    // As a source says its end.
+    inputs[0].send(Frame::Watermark(WATERMARK_END));
+    inputs[0].send(Frame::End);
+    read_until(&mut behind.gate, &Frame::Idle);
+    inputs[1].send(frame(&[row(20, "", "a")]));
+    inputs[1].send(Frame::Watermark(20));
+    inputs[1].send(Frame::Watermark(WATERMARK_END));
+    inputs[1].send(Frame::End);
+    read_until(&mut behind.gate, &Frame::End);
+    let process = Called::Process { input: 0, rows: vec![row(20, "", "a")] };
+    let calls = operators.calls_of(0);
+    assert_eq!(
+        calls.into_iter().filter(|call| *call != Called::Advance(10)).collect::<Vec<_>>(),
+        [process, Called::Advance(20), Called::Advance(WATERMARK_END), Called::Finish]
+    );
+}
+
+#[test]
 fn s28_a_source_without_rows_says_that_it_idles_and_its_watermark_first() {
     let mut behind = Place::new();
     let signal: Arc<weir_task::Signal> = Arc::default();
