@@ -16,6 +16,8 @@ pub struct Slot(usize);
 #[derive(Clone, Debug)]
 pub struct SplitTimes {
     entries: Vec<Option<Entry>>,
+    /// Where `entries` has none, each once.
+    free: Vec<usize>,
     /// Rows of the last poll that came from each split, in order.
     parts: Vec<(Slot, Range<usize>)>,
     /// First rows of splits that wait, to be looked at for their time.
@@ -36,8 +38,8 @@ struct Entry {
 
 impl Default for SplitTimes {
     fn default() -> SplitTimes {
-        let (entries, parts, heads, closing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        SplitTimes { entries, parts, heads, closing, is_timed: false, max: WATERMARK_START }
+        let (entries, free, parts, heads, closing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        SplitTimes { entries, free, parts, heads, closing, is_timed: false, max: WATERMARK_START }
     }
 }
 
@@ -45,7 +47,7 @@ impl SplitTimes {
     /// A split that holds event time at `time`, or altogether with `WATERMARK_START`.
     pub fn open(&mut self, time: Timestamp) -> Slot {
         let entry = Some(Entry { time, holds: true });
-        match self.entries.iter().position(Option::is_none) {
+        match self.free.pop() {
             Some(free) => {
                 self.entries[free] = entry;
                 Slot(free)
@@ -75,7 +77,10 @@ impl SplitTimes {
     pub fn begin(&mut self) {
         self.parts.clear();
         for slot in self.closing.drain(..) {
-            self.entries[slot.0] = None;
+            // One that was closed twice is free once.
+            if self.entries[slot.0].take().is_some() {
+                self.free.push(slot.0);
+            }
         }
     }
 
@@ -117,9 +122,14 @@ impl SplitTimes {
         std::mem::take(&mut self.heads)
     }
 
-    /// Which rows of the last poll are whose.
-    pub(crate) fn parts(&self) -> &[(Slot, Range<usize>)] {
-        &self.parts
+    /// Takes which rows of the last poll are whose, until they are [put back](SplitTimes::put_parts).
+    pub(crate) fn take_parts(&mut self) -> Vec<(Slot, Range<usize>)> {
+        std::mem::take(&mut self.parts)
+    }
+
+    /// Gives back what was taken, so that the next poll has its room.
+    pub(crate) fn put_parts(&mut self, parts: Vec<(Slot, Range<usize>)>) {
+        self.parts = parts;
     }
 
     /// A row of the split has this time, or its waiting rows begin with it.
@@ -155,7 +165,7 @@ mod tests {
         times.rows_until(one, 3);
         times.rows_until(other, 3);
         times.rows_until(other, 5);
-        assert_eq!(times.parts(), [(one, 0..3), (other, 3..5)]);
+        assert_eq!(times.parts, [(one, 0..3), (other, 3..5)]);
         times.reach(one, 100);
         times.reach_max(100);
         assert_eq!(times.low(), WATERMARK_START, "the other may have anything");
@@ -169,5 +179,16 @@ mod tests {
         let third = times.open(7);
         assert_eq!((third, times.low(), times.time(third)), (one, 7, 7), "its place is used again");
         assert!(!times.is_empty());
+    }
+
+    #[test]
+    fn the_place_of_a_split_that_is_closed_twice_is_given_once() {
+        let mut times = SplitTimes::default();
+        let one = times.open(1);
+        times.close(one);
+        times.close(one);
+        times.begin();
+        let (second, third) = (times.open(2), times.open(3));
+        assert_eq!((second, times.time(second), times.time(third)), (one, 2, 3));
     }
 }

@@ -93,13 +93,15 @@ impl WatermarkGenerator {
                     let readable = head.values.iter().filter_map(|value| event_time.and_then(|time| time.of(value)));
                     times.reach(slot, readable.filter(|time| *time <= limit).min().unwrap_or(WATERMARK_START));
                 }
-                for (slot, range) in times.parts().to_vec() {
-                    let before = times.time(slot);
-                    let reached = self.read(rows, range, before, &reading, &mut left_out)?;
-                    times.reach(slot, reached);
+                let parts = times.take_parts();
+                for (slot, range) in &parts {
+                    let before = times.time(*slot);
+                    let reached = self.read(rows, range.clone(), before, &reading, &mut left_out)?;
+                    times.reach(*slot, reached);
                     times.reach_max(reached);
                     self.max = self.max.max(reached);
                 }
+                times.put_parts(parts);
                 times.low()
             }
         };

@@ -14,7 +14,7 @@ use super::super::formats::refuse_foreign;
 use super::super::lines::Room;
 use super::discover::{Found, natural_order};
 use super::input::{Got, Head, Input, Kind, REPLACED_HINT, head_content};
-use super::known::{Position, Todo, resolve};
+use super::known::{Position, Todo, Why, resolve};
 use super::tailed::Inode;
 use super::{FileSettings, Order, names, owner};
 use crate::{ConnectorError, Polled, Slot, Source, SplitTimes};
@@ -45,6 +45,8 @@ pub(super) struct Bounded {
     /// `waiting` is in its final order.
     is_sorted: bool,
     open: Vec<Open>,
+    /// Files that ended with the last poll.
+    ended: Vec<(String, Slot)>,
     /// Files that were begun, by id: also those that are done.
     positions: BTreeMap<String, Position>,
     times: SplitTimes,
@@ -60,6 +62,8 @@ struct Open {
     id: String,
     slot: Slot,
     input: Input,
+    /// It is taken for the compressed form of a file that was read to its end.
+    is_copy: bool,
 }
 
 impl Bounded {
@@ -77,6 +81,7 @@ impl Bounded {
             unseen: 0,
             is_sorted: false,
             open: Vec::new(),
+            ended: Vec::new(),
             positions: BTreeMap::new(),
             times: SplitTimes::default(),
             oddities: Oddities::new(),
@@ -99,6 +104,10 @@ impl Bounded {
             let slot = self.times.open(known);
             self.positions.extend(todo.position.clone().map(|position| (todo.id.clone(), position)));
             self.waiting.push(Waiting { todo, slot });
+        }
+        // Rows of all of them were given, whichever of them is read on.
+        for position in self.positions.values() {
+            self.times.reach_max(position.event_time_max);
         }
         self.unseen = self.waiting.len();
         Ok(())
@@ -165,7 +174,7 @@ impl Bounded {
 
     /// Opens a file where the checkpoint left it, or at its beginning. Whether it is there.
     fn open(&mut self, todo: Todo, slot: Slot) -> Result<bool, ConnectorError> {
-        let Todo { id, path, position, .. } = todo;
+        let Todo { id, path, position, why, .. } = todo;
         let offset = position.as_ref().map_or(0, |position| position.offset);
         let Some(file) = super::discover::open_file(&path)? else {
             if position.is_some() {
@@ -199,8 +208,27 @@ impl Bounded {
             event_time_max: position.map_or(WATERMARK_START, |position| position.event_time_max),
         };
         self.positions.insert(id.clone(), position);
-        self.open.push(Open { id, slot, input });
+        self.open.push(Open { id, slot, input, is_copy: why == Why::Compressed });
         Ok(true)
+    }
+
+    /// Reads file `at` on by one block.
+    fn read(&mut self, at: usize, rows: &mut Batch, room: Room) -> Result<Got, ConnectorError> {
+        let Open { input, is_copy, .. } = &mut self.open[at];
+        let got = match input.read(rows, room, self.settings.rules) {
+            // What has less than was read is no copy of it, however it begins.
+            Err(ConnectorError::Replaced { reason, .. }) if *is_copy => {
+                tracing::warn!(file = input.name, reason, "it is not the file it was taken for, and is read from its beginning");
+                (*input, *is_copy) = (Input::open(&input.path, 0)?, false);
+                Got::More
+            }
+            got => got?,
+        };
+        if got == Got::Eof {
+            input.finish(rows, self.settings.rules)?;
+        }
+        input.lines.give_oddities(&mut self.oddities);
+        Ok(got)
     }
 
     /// Notes how far file `at` was read.
@@ -215,7 +243,8 @@ impl Bounded {
     /// Notes how far event time is in what was read with the last poll.
     fn note_times(&mut self) {
         if self.times.is_timed() {
-            for Open { id, slot, .. } in &self.open {
+            let open = self.open.iter().map(|Open { id, slot, .. }| (id, slot));
+            for (id, slot) in open.chain(self.ended.iter().map(|(id, slot)| (id, slot))) {
                 if let Some(position) = self.positions.get_mut(id) {
                     position.event_time_max = self.times.time(*slot);
                 }
@@ -245,6 +274,7 @@ impl Source for Bounded {
     fn poll(&mut self, rows: &mut Batch, rows_max: usize, bytes_target: usize) -> Result<Polled, ConnectorError> {
         self.begin(BTreeMap::new())?;
         self.note_times();
+        self.ended.clear();
         self.times.begin();
         let room = Room { rows_max, bytes_target };
         if !self.is_ready() {
@@ -260,13 +290,8 @@ impl Source for Bounded {
                 },
             };
             chosen = Some(at);
-            let Open { slot, input, .. } = &mut self.open[at];
-            let slot = *slot;
-            let got = input.read(rows, room, self.settings.rules)?;
-            if got == Got::Eof {
-                input.finish(rows, self.settings.rules)?;
-            }
-            input.lines.give_oddities(&mut self.oddities);
+            let slot = self.open[at].slot;
+            let got = self.read(at, rows, room)?;
             self.times.rows_until(slot, rows.len());
             match got {
                 Got::Full => break,
@@ -274,7 +299,8 @@ impl Source for Bounded {
                 Got::Eof => {
                     self.note(at, true);
                     self.times.close(slot);
-                    self.open.swap_remove(at);
+                    let Open { id, slot, .. } = self.open.swap_remove(at);
+                    self.ended.push((id, slot));
                     chosen = None;
                 }
             }

@@ -400,7 +400,12 @@ impl Source for Follow {
         }
         // What is being read first: it has the better claim to a file that several positions could mean.
         positions.sort_by_key(|position| position.state != State::Reading);
-        positions.into_iter().try_for_each(|position| self.resume(position, &candidates))
+        positions.into_iter().try_for_each(|position| self.resume(position, &candidates))?;
+        // Rows of all of them were given, whichever of them is read on.
+        for file in &self.files {
+            self.times.reach_max(file.event_time_max);
+        }
+        Ok(())
     }
 
     fn poll(&mut self, rows: &mut Batch, rows_max: usize, bytes_target: usize) -> Result<Polled, ConnectorError> {

@@ -2,7 +2,8 @@
 //!
 //! A file is known by its name and how it begins. One that has another name since is known by its inode and its beginning, or,
 //! where it was compressed meanwhile, by its beginning and what is left of its name. So a folder can be read again and again as
-//! it grows and rotates, and what was read stays read.
+//! it grows and rotates, and what was read stays read. Says nothing of how long the content of a compressed file is: that
+//! shows when it is read on.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -25,7 +26,7 @@ pub(super) struct Position {
     pub(super) offset: u64,
     pub(super) is_done: bool,
     pub(super) head: Head,
-    /// Size of the file when its reading began.
+    /// Size of the file, as it is stored, when its reading began; 0: nothing was read since it is stored like this.
     pub(super) size_bytes: u64,
     /// Which file it was; `None` in positions of versions that did not say.
     pub(super) inode: Option<Inode>,
@@ -80,6 +81,8 @@ pub(super) enum Why {
     Begun,
     /// It was read to its end, and has grown since.
     Grown,
+    /// It was read to its end, and compressed since; whether it had grown before is only in its content.
+    Compressed,
 }
 
 /// A file that is to be read, from its position or from its beginning.
@@ -106,7 +109,7 @@ enum Place {
 }
 
 /// Says of each file what is to be read of it. A half-read file that is nowhere is an error. Of files that are not `is_mine`, by id,
-/// only as much is looked at as shows which are the same as before.
+/// only as much is looked at as shows which of the positions are those of files that are.
 pub(super) fn resolve(
     files: Vec<(PathBuf, Metadata)>,
     mut positions: BTreeMap<String, Position>,
@@ -115,10 +118,13 @@ pub(super) fn resolve(
 ) -> Result<Resolved, ConnectorError> {
     let mut resolved = Resolved::default();
     let mut strangers = Vec::new();
-    for (path, metadata) in distinct(files) {
-        let id = names::to_text(&path);
+    let files = distinct(files).into_iter().map(|(path, metadata)| (names::to_text(&path), path, metadata));
+    let (mine, others): (Vec<_>, Vec<_>) = files.partition(|(id, ..)| is_mine(id));
+    let (others_from, mut are_mine_known) = (mine.len(), true);
+    for (at, (id, path, metadata)) in mine.into_iter().chain(others).enumerate() {
         let place = match positions.get(&id) {
-            Some(position) if !is_mine(&id) && position.inode == Some(Inode::of(&metadata)) => {
+            // Where each of mine has its own position, it does not matter whether this one is still the file it was.
+            Some(position) if at >= others_from && are_mine_known && position.inode == Some(Inode::of(&metadata)) => {
                 Some(if position.is_done { Place::Done } else { Place::Todo(Why::Begun) })
             }
             Some(position) => place(position, &path, &metadata)?,
@@ -126,11 +132,17 @@ pub(super) fn resolve(
         };
         match place.and_then(|place| Some((place, positions.remove(&id)?))) {
             Some((place, position)) => resolved.add(id, path, &metadata, place, Some(position)),
-            None => strangers.push((id, path, metadata)),
+            None => {
+                are_mine_known &= at >= others_from;
+                strangers.push((id, path, metadata));
+            }
         }
     }
+    // In an order that is the same for all subtasks, since each takes a position that others could mean.
+    strangers.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    let named = Named::new(&positions);
     for (id, path, metadata) in strangers {
-        match renamed(&mut positions, &path, &metadata)? {
+        match renamed(&named, &mut positions, &path, &metadata)? {
             Some((place, position)) => resolved.add(id, path, &metadata, place, Some(position)),
             None => resolved.add(id, path, &metadata, Place::Todo(Why::New), None),
         }
@@ -187,7 +199,12 @@ impl Resolved {
     /// What there is to read, for people; `None` if nothing.
     pub(super) fn summary(&self) -> Option<String> {
         const NAMED_MAX: usize = 3;
-        let kinds = [(Why::New, "new"), (Why::Grown, "grown since it was read"), (Why::Begun, "half read")];
+        let kinds = [
+            (Why::New, "new"),
+            (Why::Grown, "grown since it was read"),
+            (Why::Compressed, "compressed since it was read"),
+            (Why::Begun, "half read"),
+        ];
         let parts = kinds.iter().filter_map(|(why, what)| {
             let of_kind: Vec<&Todo> = self.todo.iter().filter(|todo| todo.why == *why).collect();
             let names: Vec<String> = of_kind.iter().take(NAMED_MAX).map(|todo| names::shown(&todo.path)).collect();
@@ -221,63 +238,93 @@ fn place(position: &Position, path: &Path, metadata: &Metadata) -> Result<Option
     let has_grown = if is_plain { size_bytes > position.offset } else { size_bytes != position.size_bytes };
     Ok(Some(match (position.is_done, has_grown) {
         (false, _) => Place::Todo(Why::Begun),
+        (true, true) if !is_plain && position.size_bytes == 0 => Place::Todo(Why::Compressed),
         (true, true) => Place::Todo(Why::Grown),
         (true, false) => Place::Done,
     }))
 }
 
+/// Positions by what a file keeps when it gets another name: its inode, or its [`series`].
+struct Named {
+    by_inode: BTreeMap<Inode, Vec<String>>,
+    by_series: BTreeMap<(PathBuf, String), Vec<String>>,
+}
+
+impl Named {
+    /// Those of files of which something is known.
+    fn new(positions: &BTreeMap<String, Position>) -> Named {
+        let mut named = Named { by_inode: BTreeMap::new(), by_series: BTreeMap::new() };
+        for (id, position) in positions.iter().filter(|(_, position)| position.head.bytes > 0) {
+            if let Some(inode) = position.inode {
+                named.by_inode.entry(inode).or_default().push(id.clone());
+            }
+            named.by_series.entry(series(Path::new(id))).or_default().push(id.clone());
+        }
+        named
+    }
+
+    /// Ids of `positions` that could be those of a file, the ones that say most of it first.
+    fn candidates<'a>(&'a self, positions: &BTreeMap<String, Position>, path: &Path, inode: Inode) -> Vec<&'a String> {
+        let by_inode = self.by_inode.get(&inode).into_iter().flatten();
+        let all = by_inode.chain(self.by_series.get(&series(path)).into_iter().flatten());
+        let mut ids: Vec<&String> = all.filter(|id| positions.contains_key(*id)).collect();
+        ids.sort_by_key(|id| {
+            let position = &positions[*id];
+            std::cmp::Reverse((position.inode == Some(inode), position.head.bytes, !position.is_done, position.offset))
+        });
+        ids
+    }
+}
+
 /// The position of a file that had another name, which is taken out of `positions`: those whose own file is no longer there.
 fn renamed(
+    named: &Named,
     positions: &mut BTreeMap<String, Position>,
     path: &Path,
     metadata: &Metadata,
 ) -> Result<Option<(Place, Position)>, ConnectorError> {
     let inode = Inode::of(metadata);
-    let is_candidate = |id: &str, position: &Position| {
-        position.head.bytes > 0 && (position.inode == Some(inode) || is_series(Path::new(id), path))
-    };
-    let candidates: Vec<String> =
-        positions.iter().filter(|(id, position)| is_candidate(id, position)).map(|(id, _)| id.clone()).collect();
+    let candidates = named.candidates(positions, path, inode);
     if candidates.is_empty() {
         return Ok(None);
     }
     let Some(file) = open_file(path)? else { return Ok(None) };
     let (kind, content) = head_content(&file, path)?;
+    let is_packed = matches!(kind, Some(Kind::Gzip | Kind::Zstd));
     for id in candidates {
-        let position = &positions[&id];
-        // A compressed copy has everything; it is long enough to be told by its beginning, or is all of what was read.
-        let is_compressed = matches!(kind, Some(Kind::Gzip | Kind::Zstd)) && position.inode != Some(inode);
+        let Some(position) = positions.get(id) else { continue };
+        let is_compressed = is_packed && position.inode != Some(inode);
+        // A compressed copy has everything; it is long enough to be told by its beginning, or begins with all that was read.
         let is_known = position.inode == Some(inode)
-            || is_compressed && (position.head.is_full() || position.offset == content.len() as u64);
-        if !is_known || !position.head.matches(&content) || !is_compressed && metadata.len() < position.offset {
+            || is_compressed && (position.head.is_full() || position.offset <= content.len() as u64);
+        // The size of a compressed file says nothing of its content.
+        if !is_known || !position.head.matches(&content) || !is_packed && metadata.len() < position.offset {
             continue;
         }
-        let has_grown = !is_compressed && metadata.len() != position.size_bytes.max(position.offset);
-        let place = match (position.is_done, has_grown) {
-            (false, _) => Place::Todo(Why::Begun),
-            (true, true) => Place::Todo(Why::Grown),
-            (true, false) => Place::Done,
+        let size_bytes = if is_packed { position.size_bytes } else { position.size_bytes.max(position.offset) };
+        let place = match (position.is_done, is_compressed, metadata.len() != size_bytes) {
+            (false, ..) => Place::Todo(Why::Begun),
+            (true, true, _) => Place::Todo(Why::Compressed),
+            (true, false, true) => Place::Todo(Why::Grown),
+            (true, false, false) => Place::Done,
         };
-        let mut position = positions.remove(&id).unwrap_or_else(|| unreachable!("it was among the positions"));
-        tracing::info!(
-            file = names::shown(path),
-            was = names::shown(Path::new(&id)),
-            "a file has another name since it was read"
-        );
-        (position.inode, position.size_bytes) = (Some(inode), metadata.len());
+        let Some(mut position) = positions.remove(id) else { continue };
+        tracing::info!(file = names::shown(path), was = names::shown(Path::new(id)), "a file has another name since it was read");
+        // The size of what was read to its end is not yet that of this one: a checkpoint before it is read on must not say so.
+        position.size_bytes = if matches!(place, Place::Done) { metadata.len() } else { 0 };
+        position.inode = Some(inode);
         return Ok(Some((place, position)));
     }
     Ok(None)
 }
 
-/// Whether two names differ only by what rotation adds: numbers, dates and the ending of a compressed file.
-fn is_series(one: &Path, other: &Path) -> bool {
-    let stem = |path: &Path| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let name = [".gz", ".zst", ".gzip", ".zstd"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned();
-        name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '_')).to_owned()
-    };
-    one.parent() == other.parent() && stem(one) == stem(other)
+/// What a file has in common with those it is rotated with: its folder, and its name without what rotation adds, which are
+/// numbers, dates and the ending of a compressed file.
+fn series(path: &Path) -> (PathBuf, String) {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = [".gz", ".zst", ".gzip", ".zstd"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '_')).to_owned();
+    (path.parent().map(Path::to_owned).unwrap_or_default(), stem)
 }
 
 #[cfg(test)]
@@ -286,7 +333,7 @@ mod tests {
 
     #[test]
     fn names_of_a_rotated_set_are_a_series() {
-        let series = |a: &str, b: &str| is_series(Path::new(a), Path::new(b));
+        let series = |a: &str, b: &str| series(Path::new(a)) == series(Path::new(b));
         assert!(series("d/access.log", "d/access.log.1"));
         assert!(series("d/access.log.1", "d/access.log.2.gz"));
         assert!(series("d/access.log", "d/access.log-20260301.zst"));

@@ -24,6 +24,8 @@ mod input;
 mod known;
 mod names;
 mod pattern;
+#[cfg(test)]
+mod rotation_tests;
 mod tailed;
 #[cfg(test)]
 mod tests;

@@ -227,3 +227,64 @@ fn a_file_that_is_caught_up_with_does_not_hold_the_others_back() {
     assert_eq!(times, [90, 990]);
     fs::remove_file(quiet).unwrap();
 }
+
+/// A subtask that goes on where another one stopped.
+fn resumed(factory: &FileSourceFactory, stopped: &mut Subtask) -> Subtask {
+    let mut source = factory.create(0, 1).unwrap();
+    source.restore(&stopped.source.position()).unwrap();
+    Subtask::new(source, stopped.generator.low())
+}
+
+#[test]
+fn event_time_at_the_end_is_that_of_the_newest_row_wherever_a_run_was_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (newer, older) = (folder.path().join("in.log-a"), folder.path().join("in.log-b"));
+    write(&newer, &lines("a", 0, 200, 10), 9);
+    write(&older, &lines("b", 0, 150, 10), 0);
+    for order in ["name", "modified", "time"] {
+        // Also where the newest row is in the last batch of its file, and with the last one of all.
+        for rows_max in [1, 3, 7, 100] {
+            for stop_at in 0..35 {
+                let factory = factory(&folder.path().join("in.log*"), &json!({"order": order}));
+                let mut subtask = Subtask::new(factory.create(0, 1).unwrap(), WATERMARK_START);
+                let mut seen = Seen::default();
+                while !subtask.ended && seen.rows.len() < stop_at {
+                    subtask.poll(rows_max, WATERMARK_START, &mut seen);
+                }
+                let mut subtask = resumed(&factory, &mut subtask);
+                while !subtask.ended {
+                    subtask.poll(rows_max, WATERMARK_START, &mut seen);
+                }
+                let case = format!("{order}, {rows_max} rows, stopped at {stop_at}");
+                assert_eq!((seen.rows.len(), subtask.generator.low()), (35, 190), "{case}");
+                let splits = subtask.source.position();
+                let times: Vec<i64> = splits.values().map(|position| position["event_time"].as_i64().unwrap()).collect();
+                assert_eq!(times, [190, 140], "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn event_time_of_followed_files_that_are_caught_up_with_is_the_same_after_a_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("in.log-a"), &lines("a", 0, 1_000, 10), 0);
+    let late = folder.path().join("in.log-b");
+    write(&late, &lines("b", 0, 500, 10), 0);
+    let factory = factory(&folder.path().join("in.log*"), &json!({"follow": true}));
+    let mut subtask = Subtask::new(factory.create(0, 1).unwrap(), WATERMARK_START);
+    let mut seen = Seen::default();
+    // The last rows of the one that is behind are read by the next run.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while seen.rows.len() < 150 {
+        subtask.poll(7, WATERMARK_START, &mut seen);
+        assert!(Instant::now() < deadline, "{} rows", seen.rows.len());
+    }
+    let mut next = resumed(&factory, &mut subtask);
+    // What event time was does not hide where it gets to.
+    next.generator = WatermarkGenerator::new(0, None);
+    while next.watermark() != 989 {
+        next.poll(7, WATERMARK_START, &mut seen);
+        assert!(Instant::now() < deadline, "event time stands at {}", next.watermark());
+    }
+}
