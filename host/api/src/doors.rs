@@ -76,7 +76,7 @@ impl Seat {
         self.is_owner
     }
 
-    /// A request of it has passed the rules. False if all places of those who may ask are taken.
+    /// A request of it has passed the rules. False if all places of those who may ask are taken, or it was told to leave before.
     pub(crate) fn admit(&self) -> bool {
         let mut places = self.doors.places();
         if self.is_known.load(Ordering::Acquire) {
@@ -85,8 +85,10 @@ impl Seat {
         if places.known >= CONNECTIONS_MAX {
             return false;
         }
+        if places.strangers.remove(&self.number).is_none() {
+            return false;
+        }
         places.known += 1;
-        places.strangers.remove(&self.number);
         self.is_known.store(true, Ordering::Release);
         true
     }
@@ -150,6 +152,18 @@ mod tests {
         assert_eq!(many.iter().filter(|seat| !has_to_leave(seat)).count(), STRANGERS_MAX);
         assert!(has_to_leave(&many[0]) && !has_to_leave(&many[511]));
         drop((many, known, first));
+        let places = doors.places();
+        assert_eq!((places.strangers.len(), places.known), (0, 0), "every place is given back");
+    }
+
+    #[test]
+    fn s134_who_was_told_to_leave_is_not_admitted() {
+        let doors = Arc::<Doors>::default();
+        let gone = doors.enter(address(1), false);
+        let others: Vec<_> = (0..STRANGERS_PER_ADDRESS_MAX).map(|_| doors.enter(address(1), false)).collect();
+        assert!(has_to_leave(&gone) && !gone.admit());
+        assert!(others[0].admit() && others[0].admit(), "once for all requests");
+        drop((gone, others));
         let places = doors.places();
         assert_eq!((places.strangers.len(), places.known), (0, 0), "every place is given back");
     }

@@ -83,6 +83,12 @@ impl Instance {
     pub(crate) fn restored(template: Template, standing: Standing, checkpoint: u64) -> Result<Instance, SandboxError> {
         let mut instance = Instance::new(template, standing);
         instance.take_written()?;
+        // Its first call would say the same, without saying that the state as it is stored needs so much.
+        if let Some(why) = instance.store.data().limiter.charge.operator().ended() {
+            let digest = instance.template.component().digest();
+            let reason = format!("its state of checkpoint {checkpoint} does not fit: {why}; the job then goes on from there");
+            return Err(SandboxError::TotalMemory { digest, reason });
+        }
         instance.last_checkpoint = Some(CheckpointId(checkpoint));
         Ok(instance)
     }

@@ -92,16 +92,17 @@ impl Master {
                     Ok(_) => self.rescaled(job, parallelism),
                     Err(problems) => self.rescale_refused(job, problems.to_string()),
                 },
-                Err(Ended::Failed(reason)) if self.settings.patient => {
+                Err(Ended::Failed(reason) | Ended::Damaged { reason, .. }) if self.settings.patient => {
                     if let Some(outcome) = self.after_failure(job, reason, restarts, clock)? {
                         return Ok(Some(outcome));
                     }
                 }
-                Err(Ended::Failed(reason) | Ended::FailedForGood(reason)) => {
+                // No checkpoint is read, so a worker that speaks of a damaged one has failed in its own way.
+                Err(Ended::Failed(reason) | Ended::FailedForGood(reason) | Ended::Damaged { reason, .. }) => {
                     let why_not_restarted = "nothing of the job was forgotten or started".to_owned();
                     return Err(JobError::Failed { reason, why_not_restarted });
                 }
-                Err(Ended::Finished | Ended::Stopped | Ended::AlreadyFinished { .. } | Ended::Damaged { .. }) => {
+                Err(Ended::Finished | Ended::Stopped | Ended::AlreadyFinished { .. }) => {
                     unreachable!("operators that are only opened neither finish nor read a checkpoint")
                 }
             }

@@ -86,6 +86,33 @@ fn s94_pages_written_over_the_template_count_from_the_next_capture_on() {
 }
 
 #[test]
+fn s94_states_that_do_not_fit_together_are_refused_at_the_restore_with_the_setting_to_raise() {
+    for component in guests() {
+        let roomy = shared(component, 64 * MIB).unwrap();
+        let image = |checkpoint| {
+            let mut instance = roomy.instantiate().unwrap();
+            run(&mut instance, op::FILL, &rows(&[(0x20000, 0), (0x100000 - 0x20000, 0), (9, 0)]));
+            capture(&mut instance, checkpoint)
+        };
+        let images = [image(7), image(7), image(7), image(7)];
+        let restored: Vec<_> = images.iter().map(|image| roomy.restore(&[image]).map(drop)).collect();
+        assert!(restored.iter().all(Result::is_ok), "there is room");
+        let small = shared(component, 3 * MIB).unwrap();
+        let mut restored = Vec::new();
+        let error =
+            images.iter().find_map(|image| small.restore(&[image]).map(|instance| restored.push(instance)).err()).unwrap();
+        assert!(matches!(error, SandboxError::TotalMemory { .. }), "{error}");
+        let text = error.to_string();
+        for part in ["state of checkpoint 7 does not fit", "may hold 3145728; raise `limits.memory_total` of the operator"] {
+            assert!(text.contains(part), "{text}");
+        }
+        // All of them go with the execution, and another attempt starts with nothing held.
+        drop(restored);
+        assert!(shared(component, 3 * MIB).unwrap().restore(&[&images[0]]).is_ok());
+    }
+}
+
+#[test]
 fn s94_all_operators_of_a_process_share_its_bound() {
     let sandbox = Sandbox::new(SandboxOptions { memory_bytes: Some(1 << 40), ..SandboxOptions::default() }).unwrap();
     let component = sandbox.take_in(&GUEST).unwrap();

@@ -11,6 +11,7 @@
 mod beats;
 mod components;
 mod connect;
+mod fitting;
 mod hosted;
 mod outbox;
 mod session;

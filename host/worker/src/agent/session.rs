@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use weir_model::limits::{CONTROL_MESSAGE_BYTES_MAX, HEARTBEAT_INTERVAL_MS};
+use weir_model::limits::HEARTBEAT_INTERVAL_MS;
 use weir_protocol::{Command, Envelope, Register, Report, decode, encode};
 use weir_transport::{Control, ControlReceiver, ControlSender};
 
 use super::beats::Beats;
 use super::connect::Connector;
+use super::fitting::fitting;
 use super::hosted::Hosted;
 use super::watch;
 
@@ -109,18 +110,6 @@ async fn speak(sender: &ControlSender, mut reports: UnboundedReceiver<Report>, w
                 return error.to_string();
             }
         }
-    }
-}
-
-/// A report as a message. Last counts that are too large for one are left to what heartbeats have said.
-fn fitting(report: Report) -> Vec<u8> {
-    let message = encode(&report, &[]);
-    match report {
-        Report::Ended { execution, .. } if message.len() > CONTROL_MESSAGE_BYTES_MAX => {
-            tracing::error!(%execution, bytes = message.len(), "the last counts of an execution are too large to be told");
-            encode(&Report::Ended { execution, progress: Box::default() }, &[])
-        }
-        _ => message,
     }
 }
 

@@ -1,0 +1,124 @@
+//! Reports as messages of the size that a connection takes.
+//!
+//! A message that is too large fails its connection, and the next one would meet the same. So a report that does not fit is replaced
+//! by one that says so. Owns what is said instead; sends nothing.
+
+use weir_model::limits::{CONTROL_MESSAGE_BYTES_MAX, REASON_BYTES_MAX};
+use weir_protocol::{Acknowledgement, Failure, FailureKind, Report, encode};
+
+/// A report as a message of at most [`CONTROL_MESSAGE_BYTES_MAX`] bytes.
+pub(super) fn fitting(report: Report) -> Vec<u8> {
+    let message = encode(&report, &[]);
+    let bytes = message.len();
+    if bytes <= CONTROL_MESSAGE_BYTES_MAX {
+        return message;
+    }
+    let Some(execution) = report.execution().cloned() else { return message };
+    tracing::error!(%execution, bytes, "a report is too large to be told");
+    let instead = match report {
+        // What heartbeats have said stays.
+        Report::Ended { execution, .. } => Report::Ended { execution, progress: Box::default() },
+        Report::Acknowledged { execution, acknowledgement } => {
+            let (task, checkpoint, reason) =
+                (acknowledgement.task, acknowledgement.checkpoint, too_much(&acknowledgement, bytes));
+            Report::PersistFailed { execution, task, checkpoint, reason }
+        }
+        Report::Failed { execution, mut failure } => {
+            failure.reason.truncate(failure.reason.floor_char_boundary(REASON_BYTES_MAX));
+            Report::Failed { execution, failure }
+        }
+        _ => Report::Failed {
+            execution,
+            failure: Failure {
+                kind: FailureKind::Permanent,
+                uid: None,
+                reason: format!(
+                    "a worker's answer takes {bytes} bytes, and a message may have {CONTROL_MESSAGE_BYTES_MAX}; give the job fewer sources \
+                     and operators, or divide it into several jobs"
+                ),
+            },
+        },
+    };
+    encode(&instead, &[])
+}
+
+/// Why a snapshot cannot be told, and what to do about it.
+fn too_much(acknowledgement: &Acknowledgement, bytes: usize) -> String {
+    let inputs = acknowledgement.source.as_ref().map_or(0, |source| source.splits.len());
+    let outputs: usize = acknowledgement.sinks.iter().map(|sink| sink.committables.len()).sum();
+    let instances = acknowledgement.instances.len();
+    let in_flight = acknowledgement.in_flight.len();
+    format!(
+        "what it has to tell of it takes {bytes} bytes, and a message may have {CONTROL_MESSAGE_BYTES_MAX}: positions in {inputs} inputs, \
+         {outputs} outputs to commit, {instances} instances, rows in flight from {in_flight} channels; raise `parallelism`, so that each task \
+         has fewer of them, or let a source read fewer files (move those that are read out of its path)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use serde_json::json;
+    use weir_model::{Attempt, CheckpointId, TaskId};
+    use weir_protocol::{Execution, Looked, SourceAcknowledgement, decode};
+
+    use super::*;
+
+    fn execution() -> Execution {
+        Execution { job: "j".to_owned(), attempt: Attempt(3) }
+    }
+
+    fn acknowledged(files: usize) -> Report {
+        let position = json!({"offset": 7, "head": "x".repeat(64)});
+        let splits = (0..files).map(|file| (format!("/logs/{}/{file}.log", "f".repeat(64)), position.clone())).collect();
+        Report::Acknowledged {
+            execution: execution(),
+            acknowledgement: Box::new(Acknowledgement {
+                task: TaskId(4),
+                checkpoint: CheckpointId(5),
+                finished: false,
+                watermarks: Vec::new(),
+                source: Some(SourceAcknowledgement { splits, event_time_max: 0 }),
+                instances: Vec::new(),
+                sinks: Vec::new(),
+                in_flight: Vec::new(),
+                file: None,
+                captured_bytes: 0,
+                merged_bytes: 0,
+                in_flight_bytes: 0,
+            }),
+        }
+    }
+
+    fn said(report: Report) -> Report {
+        let message = fitting(report);
+        assert!(message.len() <= CONTROL_MESSAGE_BYTES_MAX, "{}", message.len());
+        decode::<Report>(&message).unwrap().message
+    }
+
+    #[test]
+    fn a_snapshot_that_no_message_can_tell_of_fails_its_checkpoint_with_what_to_do() {
+        let small = acknowledged(1_000);
+        assert_eq!(said(small.clone()), small);
+        let Report::PersistFailed { execution: of, task, checkpoint, reason } = said(acknowledged(100_000)) else { panic!() };
+        assert_eq!((of, task, checkpoint), (execution(), TaskId(4), CheckpointId(5)));
+        for part in ["may have 16777216", "positions in 100000 inputs", "raise `parallelism`"] {
+            assert!(reason.contains(part), "{reason}");
+        }
+        assert!(reason.len() < REASON_BYTES_MAX, "{}", reason.len());
+    }
+
+    #[test]
+    fn whatever_else_is_too_large_fails_the_execution_instead_of_the_connection() {
+        let long = "x".repeat(CONTROL_MESSAGE_BYTES_MAX);
+        let looked = Looked { uid: "in".to_owned(), more: true, what: long.clone() };
+        let Report::Failed { failure, .. } = said(Report::Looked { execution: execution(), sources: vec![looked] }) else {
+            panic!()
+        };
+        assert!(failure.kind == FailureKind::Permanent && failure.reason.contains("may have 16777216"), "{failure:?}");
+        let failed = Failure { kind: FailureKind::Transient, uid: None, reason: long };
+        let Report::Failed { failure, .. } = said(Report::Failed { execution: execution(), failure: failed }) else { panic!() };
+        assert_eq!((failure.kind, failure.reason.len()), (FailureKind::Transient, REASON_BYTES_MAX));
+    }
+}
