@@ -137,6 +137,9 @@ pub const CALL_ROWS_FIRST: usize = 64;
 /// A call that has met its deadline with many rows bounds later calls to their number divided by this.
 pub const CALL_ROWS_DIVISOR: usize = 8;
 
+/// After so many calls with as many rows as that allows, none of which met its deadline, the number doubles.
+pub const CALLS_UNTIL_MORE_ROWS: usize = 4_096;
+
 /// Deltas an image may consist of before it is merged.
 pub const IMAGE_CHAIN_MAX: usize = 16;
 
@@ -264,6 +267,7 @@ const _: () = assert!(KEY_GROUPS_DEFAULT <= KEY_GROUPS_MAX);
 const _: () = assert!(CALL_TARGET_MS < CALL_DEADLINE_MS_DEFAULT);
 const _: () =
     assert!(CALL_ROWS_FIRST <= FRAME_ROWS_MAX && CALL_ROWS_DIVISOR > 1, "after each deadline that was met, calls have less rows");
+const _: () = assert!(CALLS_UNTIL_MORE_ROWS > 1_000, "more rows are tried seldom: each try may cost a restart");
 const _: () = assert!(INSTANCE_MEMORY_BYTES_DEFAULT <= INSTANCE_MEMORY_BYTES_MAX);
 const _: () = assert!(PACKET_BYTES_MAX as usize * 10 <= 65_507, "ten packets fit into one send");
 const _: () = assert!(CONTROL_MESSAGE_BYTES_MAX <= CONTROL_QUEUE_BYTES_MAX, "the largest message can wait");

@@ -268,6 +268,7 @@ impl Operator {
             }
             TaskError::call(&self.uid, &error)
         })?;
+        self.call_rows.were_fine(count);
         for mut rejection in rejected {
             if rejection.row as usize >= count {
                 return Err(TaskError::Operator {

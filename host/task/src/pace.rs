@@ -3,7 +3,7 @@
 //! A call must not meet its deadline because it got many rows: a trap restarts the job from its last checkpoint, where it would
 //! meet the same again. So calls begin small, a call has at most twice the rows of the one before, one that takes long is believed
 //! at once, and where a call of several rows meets its deadline all the same, since its rows cost suddenly more than any before,
-//! [`CallRows`] bounds those of the executions after it.
+//! [`CallRows`] bounds those of the executions after it, until many calls within the bound went well.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,23 +15,42 @@ const FASTER_SHARE: f64 = 1.0 / 4.0;
 
 /// Rows that a call of an operator may have. Outlives executions.
 #[derive(Debug)]
-pub struct CallRows(AtomicUsize);
+pub struct CallRows {
+    max: AtomicUsize,
+    /// Calls that had as many rows as they may, and met no deadline, since that number changed.
+    went_well: AtomicUsize,
+}
 
 impl Default for CallRows {
     fn default() -> CallRows {
-        CallRows(AtomicUsize::new(limits::FRAME_ROWS_MAX))
+        CallRows { max: AtomicUsize::new(limits::FRAME_ROWS_MAX), went_well: AtomicUsize::new(0) }
     }
 }
 
 impl CallRows {
     /// Rows that a call may have at most; one at least.
     pub fn max(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.max.load(Ordering::Relaxed)
     }
 
     /// A call with this many rows has met its deadline.
     pub(crate) fn were_too_many(&self, rows: usize) {
-        self.0.fetch_min((rows / limits::CALL_ROWS_DIVISOR).max(1), Ordering::Relaxed);
+        self.max.fetch_min((rows / limits::CALL_ROWS_DIVISOR).max(1), Ordering::Relaxed);
+        self.went_well.store(0, Ordering::Relaxed);
+    }
+
+    /// A call with this many rows met no deadline. What made rows slow once may be over: after many calls at the bound, it doubles.
+    pub(crate) fn were_fine(&self, rows: usize) {
+        let max = self.max();
+        if rows < max || max >= limits::FRAME_ROWS_MAX {
+            return;
+        }
+        if self.went_well.fetch_add(1, Ordering::Relaxed) + 1 >= limits::CALLS_UNTIL_MORE_ROWS {
+            self.went_well.store(0, Ordering::Relaxed);
+            // Where another task has changed it meanwhile, that stays.
+            let doubled = (2 * max).min(limits::FRAME_ROWS_MAX);
+            let _ = self.max.compare_exchange(max, doubled, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 }
 
@@ -130,6 +149,26 @@ mod tests {
         assert_eq!(pace.rows_per_call(), 5);
         let calls = (0..).find(|_| took(&mut pace, Duration::from_nanos(100)) == many);
         assert!(calls.is_some_and(|calls| calls < 80), "{calls:?}");
+    }
+
+    #[test]
+    fn s92_the_bound_of_a_deadline_that_was_met_doubles_after_many_calls_at_it_that_went_well() {
+        let known = CallRows::default();
+        known.were_too_many(80);
+        assert_eq!(known.max(), 80 / limits::CALL_ROWS_DIVISOR);
+        let bound = known.max();
+        let times = |count: usize, rows: usize| (0..count).for_each(|_| known.were_fine(rows));
+        times(10 * limits::CALLS_UNTIL_MORE_ROWS, bound - 1);
+        assert_eq!(known.max(), bound, "smaller calls say nothing");
+        times(limits::CALLS_UNTIL_MORE_ROWS - 1, bound);
+        assert_eq!(known.max(), bound);
+        known.were_too_many(bound * limits::CALL_ROWS_DIVISOR);
+        times(limits::CALLS_UNTIL_MORE_ROWS - 1, bound);
+        assert_eq!(known.max(), bound, "another deadline, and it is counted anew");
+        times(1, bound);
+        assert_eq!(known.max(), 2 * bound);
+        (0..40).for_each(|_| times(limits::CALLS_UNTIL_MORE_ROWS, known.max()));
+        assert_eq!(known.max(), limits::FRAME_ROWS_MAX, "it gets there and no further");
     }
 
     #[test]

@@ -39,8 +39,11 @@ impl Settings {
 }
 
 /// Compiles the component that comes on standard input, behind what a [`crate::CompilerProcess`] says first, and writes machine
-/// code to standard output. From before the component is read, the process can open no file or socket, write to no file, and
-/// use no more time and memory than it was given. It ends with its parent.
+/// code to standard output. From before the component is read, the compiler gets no file or socket open, writes to no file, and
+/// uses no more time and memory than it was given. It ends with its parent.
+///
+/// These are limits of resources. They hold a compiler that goes astray, and no code that has taken control of the process through a fault
+/// in the compiler: that could close one of the three open files, open another, and call whatever this user may.
 ///
 /// # Errors
 /// What the compiler says about the component, or which bound cannot be set.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use weir_model::{Attempt, CheckpointId};
-use weir_protocol::{Command, JobSpec, Prepare, Report};
+use weir_protocol::{Command, Failure, FailureKind, JobSpec, Prepare, Report};
 use weir_storage::{JobStorage, MANIFEST_FORMAT, Manifest, ManifestKind};
 
 use crate::faulty::{Fault, FaultyStore};
@@ -20,6 +20,8 @@ const OLD: CheckpointId = CheckpointId(1);
 struct World {
     store: FaultyStore,
     output: Arc<Mutex<bool>>,
+    /// What its worker says where it should prepare operators that are only opened.
+    failure: Option<Failure>,
 }
 
 fn spec(file: &str) -> JobSpec {
@@ -39,7 +41,7 @@ fn spec(file: &str) -> JobSpec {
 impl World {
     /// A job of `a.toml` that has run and left a checkpoint, and output.
     fn new() -> World {
-        let world = World { store: FaultyStore::new(), output: Arc::new(Mutex::new(false)) };
+        let world = World { store: FaultyStore::new(), output: Arc::new(Mutex::new(false)), failure: None };
         let (from, end) = world.run("a.toml", false);
         assert_eq!(from.map(|prepare| (prepare.restore, prepare.retract_after)), Some((None, None)));
         assert!(matches!(end, Ok(Outcome::Cancelled)), "{end:?}");
@@ -71,10 +73,17 @@ impl World {
             adopted: None,
         };
         let (master, inbox) = Master::new(settings, Arc::new(surroundings));
-        let output = self.output.clone();
+        let (output, failure) = (self.output.clone(), self.failure.clone());
         let worker = std::thread::spawn(move || {
             let mut prepared = None;
             while let Ok(command) = told.recv_timeout(Duration::from_secs(60)) {
+                if let (Command::Prepare(prepare), Some(failure)) = (&command, &failure)
+                    && prepare.execution.attempt == Attempt(0)
+                {
+                    let report = Report::Failed { execution: prepare.execution.clone(), failure: failure.clone() };
+                    let _ = inbox.send(Told::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
+                    continue;
+                }
                 work(command, &inbox, &mut prepared, &output);
             }
             prepared
@@ -172,4 +181,16 @@ fn s85_starting_over_that_nobody_kills_begins_at_the_beginning_once() {
     assert!(!*world.output.lock());
     let (from, _) = world.run("a.toml", false);
     assert_eq!(from.unwrap().retract_after, None, "output of the run that started over stays");
+}
+
+#[test]
+fn damage_that_a_worker_tells_of_where_no_checkpoint_is_read_is_a_failure_and_nothing_is_forgotten() {
+    let mut world = World::new();
+    world.failure = Some(Failure { kind: FailureKind::Damaged, uid: None, reason: "a folder is not readable".to_owned() });
+    let (from, end) = world.run("a.toml", true);
+    assert!(from.is_none());
+    let Err(JobError::Failed { reason, .. }) = end else { panic!("{end:?}") };
+    assert!(reason.contains("a folder is not readable"), "{reason}");
+    world.failure = None;
+    assert_exact(&world, "a.toml", "after the failure");
 }
