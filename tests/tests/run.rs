@@ -243,6 +243,17 @@ fn lines_may_come_from_a_pipe_and_go_to_one() {
     assert_eq!((row["key"].as_str(), &row["value"]["count"]), (Some("a"), &serde_json::json!(2)));
     assert!(finished.stderr.contains("cannot replay"), "what cannot be promised is said: {}", finished.stderr);
     assert!(finished.stderr.contains("at-least-once"), "{}", finished.stderr);
+    // What comes through the next pipe is not what came through the first.
+    let more = world.write("more", "{\"k\":\"b\",\"n\":7}\n");
+    let finished = world.finish(world.weir(["run", "job.toml"]).stdin(fs::File::open(more).expect("the lines")));
+    assert!(finished.status.success(), "{}", finished.stderr);
+    let counted = |line: &str| {
+        let row: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        (row["key"].as_str().expect("a key").to_owned(), row["value"]["count"].as_u64().expect("a count"))
+    };
+    let mut counts: Vec<_> = finished.stdout.lines().map(counted).collect();
+    counts.sort();
+    assert_eq!(counts, [("a".to_owned(), 2), ("b".to_owned(), 1)], "it goes on with the next pipe's rows: {}", finished.stderr);
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl ApiError {
                  them, `weir cluster add-node` a certificate for one more node"
             }
             ApiError::Bind { .. } => "another process may use it; another address can be named with --api",
-            ApiError::Tls { .. } => "`weir cluster add-node` issues a new certificate",
+            ApiError::Tls { .. } => "`weir cluster add-node` issues a new certificate (remove the node's folder first)",
             ApiError::Token { action: "create", .. } => return None,
             ApiError::Token { .. } => {
                 "a token file holds one line of 32 to 256 visible characters, and only its owner may read it"

@@ -251,7 +251,7 @@ fn status(client: &Client, global: &Global) -> anyhow::Result<()> {
 fn certificate(until_ms: u64) -> String {
     let days = until_ms.saturating_sub(output::now_ms()) / 86_400_000;
     let until = output::time(i64::try_from(until_ms).unwrap_or(i64::MAX));
-    let warning = if days < 30 { "; make a new one with `weir cluster add-node`" } else { "" };
+    let warning = if days < 30 { "; make a new one with `weir cluster add-node` (remove its folder first)" } else { "" };
     format!("valid until {until}, {days} days{warning}")
 }
 

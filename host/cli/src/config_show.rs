@@ -14,7 +14,7 @@ pub(crate) fn execute(command: &Command, global: &Global) -> anyhow::Result<()> 
     let Command::Show = command;
     for refused in global.refused() {
         let hint = refused.hint.map(|hint| format!("\n  = hint: {hint}")).unwrap_or_default();
-        global.note(&format!("warning: {}{hint}", refused.message));
+        global.warn(&format!("warning: {}{hint}", refused.message));
     }
     if global.json {
         let entry = |(key, value, origin): &(&str, String, crate::config::Origin)| {

@@ -44,12 +44,13 @@ pub(crate) struct Args {
 pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
     // Whatever is wrong with the API is found before jobs are touched.
     let (tls, token, owner_passes) = protection(args)?;
+    let default_storage = storage(&args.checkpoints)?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let server = weir_coordinator::serve(ServeOptions {
         data_dir: global.data_dir.join("coordinator"),
         identity_dir: args.identity.clone(),
         listen: args.listen,
-        default_storage: absolute(&args.checkpoints)?,
+        default_storage,
         inspect: Arc::new(|bytes| weir_sandbox::inspect(bytes).map(drop).map_err(|error| error.to_string())),
     })
     .map_err(|error| Failure::new(ErrorNumber::ProcessDoesNotStart, Exit::Failed, error.to_string()))?;
@@ -117,6 +118,15 @@ fn of_api(error: &ApiError) -> Failure {
     error.hint().into_iter().fold(failure, |failure, hint| failure.hint(hint))
 }
 
+/// The place of checkpoints of jobs that name none. One that no job could use is refused before there are any.
+fn storage(url: &str) -> anyhow::Result<String> {
+    let url = absolute(url)?;
+    weir_storage::local_folder(&url).map_err(|error| {
+        Failure::new(ErrorNumber::CheckpointStorage, Exit::Usage, format!("cannot use --checkpoints: {error}"))
+    })?;
+    Ok(url)
+}
+
 /// A place of checkpoints that means the same wherever a worker was started.
 fn absolute(url: &str) -> anyhow::Result<String> {
     let path = match url.strip_prefix("file:") {
@@ -145,6 +155,14 @@ mod tests {
         ] {
             assert_eq!(absolute(url).unwrap(), expected, "{url}");
         }
+    }
+
+    #[test]
+    fn a_place_that_no_job_could_use_is_refused_at_the_start() {
+        assert_eq!(storage("/var/weir").unwrap(), "/var/weir");
+        let failure = storage("s3://bucket/weir").unwrap_err();
+        let failure = failure.downcast_ref::<Failure>().unwrap();
+        assert!(failure.number == "E0031" && failure.message.contains("s3"), "{} {}", failure.number, failure.message);
     }
 
     #[test]

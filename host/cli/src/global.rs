@@ -20,7 +20,7 @@ pub(crate) struct GlobalArgs {
     /// Print results as JSON
     #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
-    /// Print no progress, only results and errors
+    /// Print no progress, only results, warnings and errors
     #[arg(long, short, global = true, help_heading = "Global options")]
     quiet: bool,
     /// When to use color: auto, always or never [env: WEIR_COLOR] [default: auto]
@@ -29,6 +29,18 @@ pub(crate) struct GlobalArgs {
     /// What to log to standard error, such as "info" or "weir_worker=debug" [env: WEIR_LOG] [default: warn]
     #[arg(long, global = true, value_name = "FILTER", help_heading = "Global options")]
     log: Option<String>,
+}
+
+/// What a command needs of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// All of it: what is wrong there is an error.
+    Everything,
+    /// To be shown: the command keeps no data and asks nobody, so a setting that the file of the current folder may not make is
+    /// shown as such.
+    Sight,
+    /// Nothing: the command helps also those whose configuration is broken.
+    Nothing,
 }
 
 /// What holds for all commands.
@@ -48,26 +60,42 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// `only_looks` is for commands that keep no data and ask nobody: a setting that the file of the current folder may not
-    /// make is then shown as such.
-    pub(crate) fn new(args: GlobalArgs, only_looks: bool) -> anyhow::Result<Global> {
+    /// What flags, environment and configuration come to.
+    ///
+    /// # Errors
+    /// If one of them is wrong, and the command needs it.
+    pub(crate) fn new(args: GlobalArgs, needs: Needs) -> anyhow::Result<Global> {
         let env = |name: &str| std::env::var(name).ok();
-        let config = Config::find(&env)?;
+        let config = match Config::find(&env) {
+            Err(_) if needs == Needs::Nothing => Config::default(),
+            found => found?,
+        };
         let flag = args.data_dir.map(|path| path.to_string_lossy().into_owned());
         let (data_dir, data_dir_origin) = match config.value(&DATA_DIR, flag, &env) {
             Ok(Some(found)) => found,
-            Err(refused) if !only_looks => return Err(refused.into()),
-            Ok(None) | Err(_) => (default_data_dir(&env)?.to_string_lossy().into_owned(), Origin::Default),
+            Err(refused) if needs == Needs::Everything => return Err(refused.into()),
+            Ok(None) | Err(_) => match default_data_dir(&env) {
+                // It keeps nothing.
+                Err(_) if needs == Needs::Nothing => ("/".to_owned(), Origin::Default),
+                found => (found?.to_string_lossy().into_owned(), Origin::Default),
+            },
         };
         let data_dir = std::path::absolute(&data_dir)?;
         let flag = args.color.and_then(|color| color.to_possible_value()).map(|value| value.get_name().to_owned());
         let (color, color_origin) = config.value(&COLOR, flag, &env)?.unwrap_or(("auto".to_owned(), Origin::Default));
-        let colour = Colour::from_str(&color, false).map_err(|_| {
-            let message = format!("`{color}` ({color_origin}) does not say when to use color");
-            Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message).hint("valid: auto, always, never")
-        })?;
+        let colour = match Colour::from_str(&color, false) {
+            Ok(colour) => colour,
+            Err(_) if needs == Needs::Nothing => Colour::Auto,
+            Err(_) => {
+                let message = format!("`{color}` ({color_origin}) does not say when to use color");
+                let failure = Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message);
+                return Err(failure.hint("valid: auto, always, never").into());
+            }
+        };
         let (log, log_origin) = config.value(&LOG, args.log, &env)?.unwrap_or(("warn".to_owned(), Origin::Default));
-        log_filter(&log, &log_origin)?;
+        if needs != Needs::Nothing {
+            log_filter(&log, &log_origin)?;
+        }
         let mut origins = vec![
             (DATA_DIR.key, data_dir.to_string_lossy().into_owned(), data_dir_origin),
             (COLOR.key, color, color_origin),
@@ -133,6 +161,11 @@ impl Global {
         if !self.quiet {
             output::message(text, self.colour);
         }
+    }
+
+    /// Warns the user: silence is of progress, never of what is wrong.
+    pub(crate) fn warn(&self, text: &str) {
+        output::message(text, self.colour);
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn load(args: &JobFileArgs, global: &Global) -> anyhow::Result<JobFil
     let job = weir_plan::load(&name, &text, &overrides, &variable)?;
     let environment = environment.take();
     if !job.warnings().is_empty() {
-        global.note(&format!("{}\n", job.warnings()));
+        global.warn(&format!("{}\n", job.warnings()));
     }
     let path = std::path::absolute(&args.path)?;
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();

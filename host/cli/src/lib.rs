@@ -39,7 +39,7 @@ use std::sync::Arc;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::report;
-use crate::global::{Global, GlobalArgs};
+use crate::global::{Global, GlobalArgs, Needs};
 
 /// Runs stream operators written in any language, exactly-once.
 #[derive(Parser)]
@@ -94,6 +94,21 @@ enum Command {
     CompileComponent,
 }
 
+impl Command {
+    /// What it needs of the configuration.
+    fn needs(&self) -> Needs {
+        match self {
+            Command::Config(_) | Command::Trust(_) => Needs::Sight,
+            Command::Completions { .. }
+            | Command::Example(_)
+            | Command::Explain(_)
+            | Command::Generate(_)
+            | Command::Component(component::Command::New { .. }) => Needs::Nothing,
+            _ => Needs::Everything,
+        }
+    }
+}
+
 /// Operators that run natively instead of their component, by uid: for measuring what the sandbox costs. Empty in `weir`.
 pub type Native = BTreeMap<String, Arc<dyn weir_task::InstanceFactory>>;
 
@@ -104,8 +119,7 @@ pub fn main_with(native: &Native) -> ExitCode {
     if let Command::CompileComponent = cli.command {
         return sandbox::compile_component();
     }
-    let only_looks = matches!(cli.command, Command::Config(_) | Command::Trust(_) | Command::Completions { .. });
-    let global = match Global::new(cli.global, only_looks) {
+    let global = match Global::new(cli.global, cli.command.needs()) {
         Ok(global) => global,
         Err(error) => return report(&error, output::Colour::Auto),
     };

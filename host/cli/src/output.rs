@@ -79,10 +79,21 @@ pub(crate) fn message(text: &str, colour: Colour) {
     let _ = writeln!(err, "{}", text.trim_end());
 }
 
-/// Shows one line in place of the one that was shown this way before; nothing, to clear it. For a terminal.
+/// Shows one line in place of the one that was shown this way before; nothing, to clear it. For a terminal. What is wider than the
+/// terminal is cut off: a line that wraps could not be replaced.
 pub(crate) fn status(text: &str) {
     let mut err = io::stderr().lock();
-    let _ = write!(err, "\r\x1b[2K{}", line(text)).and_then(|()| err.flush());
+    let _ = write!(err, "{}", replacing(text)).and_then(|()| err.flush());
+}
+
+/// Back to the line's start, clears it, and writes with wrapping turned off.
+fn replacing(text: &str) -> String {
+    format!("\r\x1b[2K\x1b[?7l{}\x1b[?7h", line(text))
+}
+
+/// A number of things: `count(1, "checkpoint")` is "1 checkpoint", `count(1_200, "row")` is "1,200 rows".
+pub(crate) fn count(value: u64, what: &str) -> String {
+    format!("{} {what}{}", number(value), if value == 1 { "" } else { "s" })
 }
 
 /// Text of several lines in which nothing but line breaks and tabs moves the cursor. Escapes are those of JSON, so JSON stays
@@ -246,6 +257,17 @@ mod tests {
         assert_eq!(time(0), "1970-01-01T00:00:00Z");
         assert_eq!(time(-1), "1969-12-31T23:59:59Z");
         assert_eq!(time(1_772_406_000_000), "2026-03-01T23:00:00Z");
+    }
+
+    #[test]
+    fn one_of_a_thing_is_not_several_of_it() {
+        assert_eq!([0, 1, 1_200].map(|value| count(value, "row")), ["0 rows", "1 row", "1,200 rows"]);
+    }
+
+    #[test]
+    fn a_status_line_does_not_wrap_and_wrapping_is_on_after_it() {
+        let shown = replacing("wide\x1b[?7h");
+        assert_eq!(shown, "\r\x1b[2K\x1b[?7lwide\\u001b[?7h\x1b[?7h");
     }
 
     #[test]

@@ -78,13 +78,13 @@ pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::
     let job = process.start(settings, Box::new(move |notice| lock(&shown).notice(notice)))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let signals = listen(job.stop_handle(), interrupted.clone(), global)?;
-    let (quiet, colour) = (global.quiet, global.colour);
+    let colour = global.colour;
     if let Some(after) = args.stop_after {
         let stop = job.stop_handle();
         std::thread::spawn(move || {
             std::thread::sleep(after);
             stop.stop();
-            wait_for_reader(quiet, colour);
+            wait_for_reader(colour);
         });
     }
     let outcome = job.run();
@@ -137,7 +137,7 @@ fn listen(stop: StopHandle, interrupted: Arc<AtomicBool>, global: &Global) -> an
                 );
             }
             stop.stop();
-            std::thread::spawn(move || wait_for_reader(quiet, colour));
+            std::thread::spawn(move || wait_for_reader(colour));
         }
     })?;
     Ok(handle)
@@ -145,15 +145,13 @@ fn listen(stop: StopHandle, interrupted: Arc<AtomicBool>, global: &Global) -> an
 
 /// Ends the process, which was asked to stop, if its last checkpoint waits for somebody to read standard output. What was not
 /// read is in no checkpoint, and comes again when the job goes on.
-fn wait_for_reader(quiet: bool, colour: output::Colour) {
+fn wait_for_reader(colour: output::Colour) {
     while weir_connectors::stdout_waits_for() < READER_PATIENCE {
         std::thread::sleep(Duration::from_millis(100));
     }
-    if !quiet {
-        let message = "warning: what reads standard output takes nothing: stopped without a last checkpoint; the job resumes from the one \
-                       before";
-        output::message(message, colour);
-    }
+    let message = "warning: what reads standard output takes nothing: stopped without a last checkpoint; the job resumes from the one \
+                   before";
+    output::message(message, colour);
     std::process::exit(i32::from(INTERRUPTED));
 }
 

@@ -34,7 +34,11 @@ pub(crate) struct Resolved {
 pub(crate) fn resolve(store: &ComponentStore, component: &ComponentRef, job_dir: &Path) -> Result<Resolved, Failure> {
     match component {
         ComponentRef::Path(path) => {
-            let bytes = files::read(&job_dir.join(path), "component")?;
+            let file = job_dir.join(path);
+            let bytes = files::read(&file, "component").map_err(|failure| match failure.hint {
+                None if !file.exists() => failure.hint("`weir component build` makes it"),
+                _ => failure,
+            })?;
             Ok(Resolved { digest: digest_of(&bytes), bytes, name: path.clone() })
         }
         ComponentRef::Named { name, version } => {
@@ -74,6 +78,8 @@ mod tests {
         assert_eq!((found.bytes.as_slice(), found.name.as_str()), (&b"op"[..], "op.wasm"));
         let failure = resolve(&store, &ComponentRef::Path("opp.wasm".to_owned()), folder.path()).unwrap_err();
         assert!(failure.hint.as_ref().is_some_and(|hint| hint.ends_with("op.wasm?")), "{failure:?}");
+        let failure = resolve(&store, &ComponentRef::Path("my-counter.wasm".to_owned()), folder.path()).unwrap_err();
+        assert!(failure.hint.as_ref().is_some_and(|hint| hint.contains("component build")), "{failure:?}");
     }
 
     #[test]

@@ -26,6 +26,26 @@ fn an_errors_last_line_names_its_page_and_the_page_is_in_the_binary() {
 }
 
 #[test]
+fn what_needs_no_configuration_works_with_a_broken_one() {
+    let world = World::new();
+    for broken in ["data_dir = \"x\"\n", "data_dir = [", "color = \"pink\"\n", "log = \"=,=\"\n"] {
+        world.write("weir.toml", broken);
+        for (arguments, said) in [
+            (&["explain", "E0070"][..], "# E0070"),
+            (&["example", "ls"], "pageviews"),
+            (&["completions", "bash"], "weir"),
+            (&["component", "new", "my-op"], ""),
+        ] {
+            let done = support::run(world.command(arguments).env_remove("WEIR_DATA_DIR").env("HOME", world.folder()));
+            assert!(done.code == Some(0) && done.stdout.contains(said), "{broken} {arguments:?}: {done:?}");
+        }
+        std::fs::remove_dir_all(world.path("my-op")).unwrap();
+        let done = support::run(world.command(&["component", "ls"]).env_remove("WEIR_DATA_DIR").env("HOME", world.folder()));
+        assert_ne!(done.code, Some(0), "what needs one says what is wrong with it: {done:?}");
+    }
+}
+
+#[test]
 fn every_command_has_help_by_both_ways() {
     let world = World::new();
     let by_flag = world.good(&["run", "--help"]);

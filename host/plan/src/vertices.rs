@@ -216,7 +216,7 @@ fn component(section: &mut Section<'_>, problems: &mut Problems) -> ComponentRef
             } else if text.contains('@') {
                 "name and version are of letters, digits and `.`, `_`, `-`, `+`".to_owned()
             } else {
-                format!("say the version: \"{text}@1.0.0\" (see `weir component ls`)")
+                format!("say the version: \"{text}@VERSION\" (see `weir component ls`)")
             };
             section.wrong("component", node, COMPONENT_EXPECTED, Some(hint), problems);
             unreadable

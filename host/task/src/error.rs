@@ -67,7 +67,12 @@ pub enum TaskError {
 impl TaskError {
     /// Whether the same will happen again until a person has changed something, so that restarting the job is no use.
     pub fn is_permanent(&self) -> bool {
-        matches!(self, TaskError::Connector { error, .. } if error.is_permanent())
+        match self {
+            TaskError::Connector { error, .. } => error.is_permanent(),
+            // The job file says that such a row ends the job, and the row comes again after every restart.
+            TaskError::Rejected { .. } => true,
+            _ => false,
+        }
     }
 
     pub(crate) fn call(uid: &OperatorUid, error: &CallError) -> TaskError {

@@ -80,7 +80,7 @@ impl Identity {
             let days = left.as_secs() / 86_400;
             tracing::warn!(
                 node = %subject.node,
-                "the certificate {} expires in {days} days; `weir cluster add-node` makes a new one",
+                "the certificate {} expires in {days} days; `weir cluster add-node` makes a new one (remove its folder first)",
                 node_path.display()
             );
         }

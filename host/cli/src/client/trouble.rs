@@ -10,6 +10,9 @@ use crate::failure::{Exit, Failure};
 const IS_IT_RUNNING: &str = "is it running? The address is the one that `weir coordinator --api` names (TCP), not the one of --listen, \
      which is for workers; it is configured with --coordinator, WEIR_COORDINATOR or `coordinator` in weir.toml";
 
+const IT_IS_OTHER: &str =
+    "it ended, or it serves plain HTTP: then write http:// before the address; or this is the address of --listen";
+
 impl Client {
     /// A request that got no answer.
     pub(super) fn trouble(&self, error: &ureq::Error) -> Failure {
@@ -33,10 +36,11 @@ impl Client {
                 ("connection refused".to_owned(), IS_IT_RUNNING)
             }
             ureq::Error::Io(_) | ureq::Error::Protocol(_) if is_plain => {
-                let hint = "it ended, or it serves HTTPS: then write https:// before the address";
+                let hint =
+                    "it ended, or it serves HTTPS: then write https:// before the address; or this is the address of --listen";
                 (innermost(error), hint)
             }
-            ureq::Error::Io(_) => (innermost(error), "it ended, or it serves plain HTTP: then write http:// before the address"),
+            ureq::Error::Io(_) => (innermost(error), IT_IS_OTHER),
             _ => (innermost(error), IS_IT_RUNNING),
         };
         Failure::new(

@@ -258,6 +258,6 @@ fn parse_name(component: &str) -> Result<(String, String), Failure> {
             Exit::Usage,
             format!("`{component}` does not name a component of the store"),
         )
-        .hint(format!("write NAME@VERSION, such as {component}@1.0.0; `weir component ls` lists what there is"))),
+        .hint(format!("write {component}@VERSION; `weir component ls` lists what there is"))),
     }
 }

@@ -2,13 +2,14 @@
 
 use weir_protocol::api::{CheckpointStatus, EventLevel, JobDetail, JobEvent, JobStatus, VertexStatus};
 
-use crate::client::Client;
+use crate::client::{self, Client};
+use crate::failure::Failure;
 use crate::global::Global;
 use crate::odd;
-use crate::output::{self, number};
+use crate::output::{self, count, number};
 
 pub(super) fn jobs(client: &Client, global: &Global) -> anyhow::Result<()> {
-    let jobs = client.jobs()?;
+    let jobs = client.jobs().map_err(not_of_run)?;
     if global.json {
         return output::print_json(&jobs);
     }
@@ -31,6 +32,15 @@ pub(super) fn jobs(client: &Client, global: &Global) -> anyhow::Result<()> {
         ]
     });
     output::print(&output::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>()))
+}
+
+/// Somebody who asks a cluster that is not there may mean the jobs of this machine.
+fn not_of_run(failure: Failure) -> Failure {
+    if !client::is_unreachable(&failure) {
+        return failure;
+    }
+    let known = failure.hint.as_ref().map(|hint| format!("{hint}; ")).unwrap_or_default();
+    failure.hint(format!("{known}jobs of `weir run` are not listed: `weir checkpoint ls NAME` shows theirs"))
 }
 
 pub(super) fn job(client: &Client, name: &str, global: &Global) -> anyhow::Result<()> {
@@ -86,7 +96,7 @@ fn text(detail: &JobDetail) -> String {
     let mut line = |key: &str, value: String| text.push_str(&format!("{key:12} {}\n", output::line(&value)));
     line("name", status.name.clone());
     line("state", format!("{}, {}", state(status), output::ago(status.since_ms)));
-    line("attempt", format!("{}, restarted {} times", status.attempt, status.restarts));
+    line("attempt", format!("{}, restarted {}", status.attempt, count(status.restarts, "time")));
     line("slots", status.slots.to_string());
     line("submitted", output::ago(status.submitted_at_ms));
     line("job file", detail.file.clone());

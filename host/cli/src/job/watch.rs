@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use weir_model::ErrorNumber;
-use weir_protocol::api::{JobEvent, JobState, JobStatus};
+use weir_model::{ErrorNumber, OddKind};
+use weir_protocol::api::{EventLevel, JobDetail, JobEvent, JobState, JobStatus};
 
 use super::list;
 use crate::client::{self, Client};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::odd;
-use crate::output::{self, number};
+use crate::output::{self, count, number};
 
 /// Exit code of a command that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -56,7 +56,7 @@ pub(super) fn execute(client: Client, name: &str, after: u64, until: Until, glob
     let mut watch = Watch { client, name, after, until, global, line: StatusLine::new(global), state: None, away: false };
     while !interrupted.load(Ordering::Relaxed) {
         match watch.step() {
-            Ok(Some(status)) => return watch.end(&status),
+            Ok(Some(detail)) => return watch.end(&detail),
             Ok(None) => {}
             Err(error) => match error.downcast_ref::<Failure>() {
                 Some(failure) if client::is_unreachable(failure) => watch.wait_for_coordinator(failure),
@@ -86,8 +86,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Shows what is new. Gives the job's status when it is over and all events were shown.
-    fn step(&mut self) -> anyhow::Result<Option<JobStatus>> {
+    /// Shows what is new. Gives the job when it is over and all events were shown.
+    fn step(&mut self) -> anyhow::Result<Option<JobDetail>> {
         let events = self.client.events(self.name, self.after, STEP)?;
         if std::mem::take(&mut self.away) {
             self.global.note("the coordinator is there again");
@@ -97,13 +97,14 @@ impl Watch<'_> {
             self.after = event.number;
             self.show(&event)?;
         }
-        let status = self.client.job(self.name)?.status;
+        let detail = self.client.job(self.name)?;
+        let status = &detail.status;
         self.state = Some(status.state);
         if status.state.is_over() && is_quiet {
-            return Ok(Some(status));
+            return Ok(Some(detail));
         }
         if self.until == Until::Over && !self.global.json {
-            self.line.show(&status_line(&status));
+            self.line.show(&status_line(status));
         }
         Ok(None)
     }
@@ -114,7 +115,12 @@ impl Watch<'_> {
             (true, _) => list::json_line(event),
             (false, Until::EventsEnd) => output::print(&format!("{}\n", list::event_line(event))),
             (false, Until::Over) => {
-                self.global.note(&list::event_line(event));
+                let line = list::event_line(event);
+                if event.level == EventLevel::Info {
+                    self.global.note(&line)
+                } else {
+                    self.global.warn(&line)
+                }
                 Ok(())
             }
         }
@@ -123,13 +129,14 @@ impl Watch<'_> {
     fn wait_for_coordinator(&mut self, failure: &Failure) {
         if !std::mem::replace(&mut self.away, true) {
             self.line.clear();
-            self.global.note(&format!("warning: {failure}; jobs go on without it, and this waits until it is there again"));
+            self.global.warn(&format!("warning: {failure}; jobs go on without it, and this waits until it is there again"));
         }
         std::thread::sleep(STEP);
     }
 
     /// Says how the job ended.
-    fn end(mut self, status: &JobStatus) -> anyhow::Result<ExitCode> {
+    fn end(mut self, detail: &JobDetail) -> anyhow::Result<ExitCode> {
+        let status = &detail.status;
         self.line.clear();
         if self.until == Until::EventsEnd {
             return Ok(ExitCode::SUCCESS);
@@ -150,12 +157,24 @@ impl Watch<'_> {
                 Ok(Exit::Failed.into())
             }
             _ => {
-                let (read, written) = (number(status.rows_read), number(status.rows_written));
-                self.global.note(&format!("{}: {}{reason}; {read} rows read, {written} written", status.name, status.state));
+                let (read, written) = (count(status.rows_read, "row"), number(status.rows_written));
+                let counts = format!("{}: {}{reason}; {read} read, {written} written", status.name, status.state);
+                match odd::words(&status.oddities) {
+                    None => self.global.note(&counts),
+                    Some(odd) => self.global.warn(&format!("{counts}; {odd}{}", letters(detail))),
+                }
                 Ok(ExitCode::SUCCESS)
             }
         }
     }
+}
+
+/// Where rejected rows are, as the end of a sentence.
+fn letters(detail: &JobDetail) -> String {
+    if detail.status.oddities.rows(OddKind::Rejected) == 0 || detail.dead_letters.is_empty() {
+        return String::new();
+    }
+    format!("; rejected rows, each with its reason, are in {}", detail.dead_letters.join(", "))
 }
 
 fn status_line(status: &JobStatus) -> String {
@@ -163,9 +182,9 @@ fn status_line(status: &JobStatus) -> String {
         .checkpoint
         .as_ref()
         .map_or_else(|| "no checkpoint yet".to_owned(), |last| format!("checkpoint {}", list::checkpoint(last)));
-    let (rows, rate) = (number(status.rows_read), number(status.rows_per_second as u64));
+    let (rows, rate) = (count(status.rows_read, "row"), number(status.rows_per_second as u64));
     let odd = odd::part(&status.oddities);
-    format!("{}: {} | {rows} rows, {rate} rows/s{odd} | {last}", status.name, list::state(status))
+    format!("{}: {} | {rows}, {rate} rows/s{odd} | {last}", status.name, list::state(status))
 }
 
 /// One line that is kept up to date on a terminal, and printed now and then elsewhere.

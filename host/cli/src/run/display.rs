@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_coordinator::{Notice, Progress};
 use weir_model::{CheckpointId, Timestamp, WATERMARK_END, WATERMARK_START};
-use weir_plan::Job;
+use weir_plan::{Job, Vertex, VertexKind};
 use weir_worker::ConnectorLine;
 
 use super::summary;
@@ -28,6 +28,10 @@ pub(super) struct Display {
     has_status: bool,
     plain_at: Option<Instant>,
     started: Instant,
+    /// There is a checkpoint to go on from.
+    has_checkpoint: bool,
+    /// Sources that read files.
+    file_sources: Vec<String>,
 }
 
 impl Display {
@@ -42,6 +46,8 @@ impl Display {
             has_status: false,
             plain_at: None,
             started: Instant::now(),
+            has_checkpoint: false,
+            file_sources: file_sources(job),
         }
     }
 
@@ -58,6 +64,11 @@ impl Display {
 
     pub(super) fn notice(&mut self, notice: &Notice) {
         match notice {
+            Notice::Started { from, .. } => self.has_checkpoint = from.is_some(),
+            Notice::MoreInput { .. } | Notice::Completed { .. } => self.has_checkpoint = true,
+            _ => {}
+        }
+        match notice {
             Notice::Started { attempt, from: None } => self.say(&format!("{}: started (attempt {attempt})", self.job)),
             Notice::Started { attempt, from: Some(checkpoint) } => {
                 self.say(&format!("{}: resumed from checkpoint {checkpoint} (attempt {attempt})", self.job));
@@ -70,7 +81,7 @@ impl Display {
                     self.job
                 ));
             }
-            Notice::FellBack { checkpoint, reason } => self.say(&format!(
+            Notice::FellBack { checkpoint, reason } => self.warn(&format!(
                 "warning: checkpoint {checkpoint} cannot be used, so an older one is: {reason}; \
                  output that was committed after the older one will be written again"
             )),
@@ -86,15 +97,16 @@ impl Display {
             | Notice::Rescaling { .. }
             | Notice::RescaleRefused { .. } => {}
             Notice::CheckpointFailed { checkpoint, reason } => {
-                self.say(&format!("warning: checkpoint {checkpoint} failed: {reason}"));
+                self.warn(&format!("warning: checkpoint {checkpoint} failed: {reason}"));
             }
             Notice::Restarting { reason, delay } => {
-                self.say(&format!("warning: {reason}; restarting from the last checkpoint in {delay:.1?}"));
+                let from = if self.has_checkpoint { "the last checkpoint" } else { "the beginning" };
+                self.warn(&format!("warning: {reason}; restarting from {from} in {delay:.1?}"));
             }
             Notice::SlowStep { step, waited, .. } => {
-                self.say(&format!("warning: this process {step} (waited for {} s)", waited.as_secs()));
+                self.warn(&format!("warning: this process {step} (waited for {} s)", waited.as_secs()));
             }
-            Notice::OddRows { message } => self.say(&format!("warning: {message}")),
+            Notice::OddRows { message } => self.warn(&format!("warning: {message}")),
             Notice::Stopping => {}
         }
     }
@@ -120,9 +132,9 @@ impl Display {
             None => "no checkpoint yet".to_owned(),
         };
         format!(
-            "{}: {} rows, {} rows/s{} | watermark {} | {checkpoint}",
+            "{}: {}, {} rows/s{} | watermark {} | {checkpoint}",
             self.job,
-            output::number(progress.rows_read),
+            output::count(progress.rows_read, "row"),
             output::number(progress.rows_per_second as u64),
             odd::part(&progress.oddities()),
             watermark(progress.watermark),
@@ -138,6 +150,11 @@ impl Display {
 
     pub(super) fn summary(&mut self, how: &str, progress: Option<&Progress>) -> anyhow::Result<()> {
         if self.quiet {
+            // What is wrong is told also where nobody wants to hear of progress.
+            let odd = progress.map(|progress| summary::odd(progress, self.letters.as_deref())).unwrap_or_default();
+            if !odd.is_empty() {
+                output::message(&format!("{}: {how}\n{odd}", self.job), self.colour);
+            }
             return Ok(());
         }
         let took = self.started.elapsed();
@@ -147,8 +164,12 @@ impl Display {
         };
         output::message(&text, self.colour);
         if how == "stopped" {
-            let from = if progress.is_some() { "here" } else { "the checkpoint before" };
-            output::message(&format!("run the same command again to go on from {from}"), self.colour);
+            let again = match (progress.is_some(), self.has_checkpoint) {
+                (true, _) => "go on from here",
+                (false, true) => "go on from the checkpoint before",
+                (false, false) => "begin again: there is no checkpoint yet",
+            };
+            output::message(&format!("run the same command again to {again}"), self.colour);
         }
         Ok(())
     }
@@ -159,10 +180,11 @@ impl Display {
         at_ms: u64,
         looked_at: &[(String, String)],
     ) -> anyhow::Result<()> {
-        let source = looked_at.first().map_or("ID", |(uid, _)| uid);
+        let of_files = looked_at.iter().map(|(uid, _)| uid).find(|uid| self.file_sources.contains(*uid));
+        let path = of_files.map(|uid| format!("--set source.{uid}.path=... reads other input, ")).unwrap_or_default();
         let text = format!(
             "{}: had finished already, {} (checkpoint {checkpoint}), and there is nothing more to read; nothing was done\n{}  \
-             = hint: --set source.{source}.path=... reads other input, --fresh starts over, and --set job.name=... makes it another job",
+             = hint: {path}--fresh starts over, and --set job.name=... makes it another job",
             self.job,
             output::ago(at_ms),
             by_source(looked_at),
@@ -175,9 +197,20 @@ impl Display {
         if self.quiet {
             return;
         }
+        self.warn(text);
+    }
+
+    /// Says what is wrong, also where nobody wants to hear of progress.
+    fn warn(&mut self, text: &str) {
         self.end();
         output::message(text, self.colour);
     }
+}
+
+/// Ids of the sources whose input is named by a path.
+fn file_sources(job: &Job) -> Vec<String> {
+    let is_file = |vertex: &&Vertex| matches!(&vertex.kind, VertexKind::Source(source) if source.settings.contains_key("path"));
+    job.vertices.iter().filter(is_file).map(|vertex| vertex.uid.clone()).collect()
 }
 
 /// What sources say, a line each.

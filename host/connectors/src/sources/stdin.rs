@@ -20,7 +20,7 @@ use super::files::line_rules;
 use super::formats::foreign_in_pipe;
 use super::lines::{BLOCK_BYTES, Lines, Room, Rules};
 use crate::settings::Settings;
-use crate::{ConnectorError, Polled, SettingError, Source, SourceFactory};
+use crate::{ConnectorError, More, Polled, SettingError, Source, SourceFactory};
 
 /// Batches of about one block that wait between the thread and the task.
 const QUEUE_BATCHES_MAX: usize = 8;
@@ -61,6 +61,11 @@ impl SourceFactory for StdinFactory {
 
     fn is_replayable(&self) -> bool {
         false
+    }
+
+    /// What stands at a process's input is unlike what the one before had: it is read, whatever was read before.
+    fn more(&self, _: &BTreeMap<String, Value>) -> Result<More, ConnectorError> {
+        Ok(More::Some("standard input".to_owned()))
     }
 
     fn describe(&self) -> String {

@@ -63,7 +63,7 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
     Some(match notice {
         Notice::Progress(_) | Notice::Completed { .. } => return None,
         Notice::Waiting(missing) => {
-            entry(JobState::Waiting, Warning, kinds::WAITING, format!("waiting for slots: {}", shortage(missing))).with_reason()
+            entry(JobState::Waiting, Warning, kinds::WAITING, format!("too few slots: {}", shortage(missing))).with_reason()
         }
         Notice::Deploying { attempt: Attempt(0), workers } => {
             let message = format!("operators are opened on {}, to see whether they can be", workers.join(", "));

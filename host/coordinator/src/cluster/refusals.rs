@@ -29,7 +29,8 @@ pub(super) fn component_missing(job: &str, component: &str, digest: Option<Strin
 
 pub(super) fn not_over(action: &str, name: &str, state: JobState) -> Refusal {
     let message = format!("cannot {action} job {name}: a job of this name is {state}");
-    let hint = format!("stop it first (`weir job stop {name}`), or give the other job another name");
+    let stop = format!("stop it first (`weir job stop {name}`)");
+    let hint = if action == "submit" { format!("{stop}, or give the other job another name") } else { stop };
     refusal(RefusalKind::Conflict, ErrorNumber::JobNotOver, message, hint)
 }
 

@@ -143,7 +143,7 @@ impl ClusterApi for Cluster {
         written.map_err(|error| refusals::disk(&format!("submit job {name}"), &error))?;
         // Whether there will be slots at once; what is missing otherwise.
         let missing = self.inner.state.lock().schedule.shortage(&name, now_ms, slots);
-        record.reason = missing.map(|missing| format!("waiting for slots: {}", chronicle::shortage(&missing)));
+        record.reason = missing.map(|missing| format!("too few slots: {}", chronicle::shortage(&missing)));
         let job = Arc::new(Job::new(&name, record));
         self.inner.state.lock().jobs.insert(name, job.clone());
         if let Some(before) = before {

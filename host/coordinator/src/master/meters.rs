@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use weir_model::{Attempt, Oddities, TaskId, WATERMARK_START, quantile};
-use weir_plan::{Job, Topology, VertexKind};
+use weir_plan::{Job, Port, Topology, VertexKind};
 use weir_protocol::{Placement, TaskProgress, VertexCounts, WorkerProgress};
 
 use crate::{CheckpointProgress, Pauses, Progress, VertexProgress};
@@ -58,9 +58,10 @@ impl Meters {
         let passed = now - self.last.0;
         let vertex = |index: usize| self.vertex(index, job, topology, &tasks, passed);
         let vertices: Vec<VertexProgress> = (0..job.vertices.len()).map(vertex).collect();
-        let of_kind = |kind| vertices.iter().filter(move |vertex| vertex.kind == kind);
-        let rows_read: u64 = of_kind("source").map(|vertex| vertex.rows_in).sum();
-        let rows_written = of_kind("sink").map(|vertex| vertex.rows_out).sum();
+        let rows_read: u64 = vertices.iter().filter(|vertex| vertex.kind == "source").map(|vertex| vertex.rows_in).sum();
+        // Dead letters are no output: rows that were put aside are counted as rejected.
+        let is_output = |(index, vertex): &(usize, &VertexProgress)| vertex.kind == "sink" && !takes_letters_only(job, *index);
+        let rows_written = vertices.iter().enumerate().filter(is_output).map(|(_, vertex)| vertex.rows_out).sum();
         let rows_per_second = rows_read.saturating_sub(self.last.1) as f64 / passed.as_secs_f64().max(1e-6);
         let workers_of = |vertex: &usize| {
             let chain = topology.chain_of(*vertex);
@@ -155,6 +156,12 @@ impl Meters {
     }
 }
 
+/// Whether a vertex reads nothing but dead letters.
+fn takes_letters_only(job: &Job, vertex: usize) -> bool {
+    let mut inputs = job.edges.iter().filter(|edge| edge.to == vertex).peekable();
+    inputs.peek().is_some() && inputs.all(|edge| edge.port == Port::DeadLetter)
+}
+
 fn pauses<'a>(tasks: impl Iterator<Item = &'a TaskProgress>) -> Pauses {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     let mut max_ns = 0;
@@ -165,4 +172,44 @@ fn pauses<'a>(tasks: impl Iterator<Item = &'a TaskProgress>) -> Pauses {
     let counts: Vec<(u64, u64)> = counts.into_iter().collect();
     let quantile = |q| Duration::from_nanos(quantile(&counts, max_ns, q));
     Pauses { p50: quantile(0.5), p99: quantile(0.99), max: Duration::from_nanos(max_ns) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn a_sink_of_dead_letters_writes_no_output_and_one_of_both_does() {
+        let text = r#"
+            [job]
+            name = "j"
+            [[source]]
+            id = "log"
+            connector = "file"
+            path = "in"
+            [[operator]]
+            id = "parse"
+            component = "parse@1.1.0"
+            input = "log"
+            [[sink]]
+            id = "out"
+            connector = "file"
+            path = "out"
+            input = "parse"
+            [[sink]]
+            id = "bad"
+            connector = "file"
+            path = "bad"
+            input = "dead_letter"
+            [[sink]]
+            id = "all"
+            connector = "file"
+            path = "all"
+            input = { from = ["parse", "dead_letter"] }
+        "#;
+        let job = weir_plan::load("j.toml", text, &[], &|_| None).unwrap();
+        let letters = |uid| takes_letters_only(&job, job.vertex(uid).unwrap());
+        assert_eq!(["out", "bad", "all"].map(letters), [false, true, false]);
+    }
 }

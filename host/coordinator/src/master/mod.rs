@@ -223,7 +223,7 @@ impl Master {
                 self.cancel_begun();
                 Ended::Failed(bug("its master", &panic))
             });
-            match self.next(job, ended, &mut history) {
+            match self.next(job, storage, ended, &mut history) {
                 Next::Over(end) => return end,
                 Next::Again => {}
                 Next::Restart(reason) => {
@@ -235,7 +235,7 @@ impl Master {
         }
     }
 
-    fn next(&mut self, job: &Job, ended: Ended, history: &mut History) -> Next {
+    fn next(&mut self, job: &Job, storage: &JobStorage, ended: Ended, history: &mut History) -> Next {
         let for_good =
             |reason: String, why: &str| Next::Over(Err(JobError::Failed { reason, why_not_restarted: why.to_owned() }));
         let begun = history.last.is_some() || self.settings.patient;
@@ -270,18 +270,23 @@ impl Master {
             Ended::Failed(reason) | Ended::FailedForGood(reason) if !begun => {
                 for_good(reason, "it had not begun to run, so it was not restarted")
             }
-            Ended::FailedForGood(reason) => for_good(
-                reason,
-                "it would meet the same again, so it was not restarted; once that is mended, the same job goes on from the last checkpoint",
-            ),
+            Ended::FailedForGood(reason) => {
+                let from = goes_on_from(storage);
+                for_good(
+                    reason,
+                    &format!(
+                        "it would meet the same again, so it was not restarted; once that is mended, the same job goes on from {from}"
+                    ),
+                )
+            }
             // Nobody wants it to run any more. What it did since its last checkpoint is done again when it is started again.
             Ended::Failed(reason) if history.stopping && self.settings.patient => {
                 Next::Over(Ok(Outcome::StoppedBetween { progress: history.last.take(), failure: Some(reason) }))
             }
-            Ended::Failed(reason) if history.stopping => for_good(
-                reason,
-                "it had been asked to stop, so it was not restarted; the same job goes on from the last checkpoint",
-            ),
+            Ended::Failed(reason) if history.stopping => {
+                let from = goes_on_from(storage);
+                for_good(reason, &format!("it had been asked to stop, so it was not restarted; the same job goes on from {from}"))
+            }
             Ended::Failed(reason) => Next::Restart(reason),
         }
     }
@@ -362,8 +367,8 @@ impl Master {
         }
         match storage.job_info()? {
             Some(info) if info.origin != self.settings.spec.file => Err(JobError::Refused(format!(
-                "cannot run job `{}` of {}: its state belongs to {}; give one of the jobs another name, use another place for its \
-                 checkpoints, or start over with --fresh",
+                "cannot run job `{}` of {}: its state belongs to {}; run this one under another name (--set job.name=NAME). If it is the \
+                 same job, moved, or that one is not needed any more: --fresh forgets that job's state",
                 job.name, self.settings.spec.file, info.origin
             ))),
             // It was to start over, and has not begun to: what is left of its checkpoints counts no more.
@@ -376,6 +381,14 @@ impl Master {
     fn info(&self, job: &Job, started_over: bool) -> JobInfo {
         let origin = self.settings.spec.file.clone();
         JobInfo { origin, created_at_ms: wall_ms(), key_groups: job.key_groups, started_over }
+    }
+}
+
+/// Where the job would begin, for people. A storage that does not say is believed to have what it had.
+fn goes_on_from(storage: &JobStorage) -> &'static str {
+    match storage.checkpoints() {
+        Ok(checkpoints) if checkpoints.is_empty() => "the beginning",
+        _ => "the last checkpoint",
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use weir_model::{Odd, OddKind};
 use weir_plan::{ComponentRef, Job, VertexKind};
 
@@ -52,23 +53,28 @@ fn message(job: &Job, vertex: &VertexProgress, kind: OddKind, odd: &Odd, is_last
                 let percent = odd.rows.saturating_mul(100) / rows.max(1);
                 let letters = job.dead_letters().join(", ");
                 let letters = if letters.is_empty() { String::new() } else { format!("; they are in {letters}") };
-                let setting = likely_setting(job, uid);
-                format!("{uid} has rejected {} of {rows} rows ({percent} %){letters}; most likely {setting} does not fit the rows", odd.rows)
+                let reason = odd.first.as_ref().map_or("", |first| first.reason.as_str());
+                let likely = match likely_setting(job, uid, reason) {
+                    Some(setting) => format!("; most likely {setting} does not fit the rows"),
+                    None => String::new(),
+                };
+                format!("{uid} has rejected {} of {} ({percent} %){letters}{likely}", number(odd.rows), rows_of(rows))
             })?
         }
         OddKind::NoTime => (rows >= rows_min && odd.rows >= rows).then(|| {
             format!(
-                "{uid} could not read a time from any of its {rows} rows, so event time does not advance; most likely `event_time` of \
-                 source {uid} (its field or format) is not that of the rows"
+                "{uid} could not read a time from any of its {}, so event time does not advance; most likely `event_time` of \
+                 source {uid} (its field or format) is not that of the rows",
+                rows_of(rows)
             )
         })?,
         OddKind::Late => is_lost(job, uid).then(|| match odd.rows {
             1 => format!("{uid} has discarded a late row"),
-            rows => format!("{uid} has discarded {rows} late rows"),
+            rows => format!("{uid} has discarded {} late rows", number(rows)),
         })?,
-        OddKind::LongLine => format!("{uid} has skipped {} longer than is allowed", rows_of(odd)),
-        OddKind::AheadOfTime => format!("{uid} has met {} too far ahead in time", rows_of(odd)),
-        OddKind::UnnamedOutput => format!("{uid} has discarded {} for an output without a name", rows_of(odd)),
+        OddKind::LongLine => format!("{uid} has skipped {} longer than is allowed", some(odd)),
+        OddKind::AheadOfTime => format!("{uid} has met {} too far ahead in time", some(odd)),
+        OddKind::UnnamedOutput => format!("{uid} has discarded {} for an output without a name", some(odd)),
         OddKind::SkippedInput => format!("{uid} has passed over a part of its input"),
     };
     let first = match &odd.first {
@@ -79,8 +85,18 @@ fn message(job: &Job, vertex: &VertexProgress, kind: OddKind, odd: &Odd, is_last
     Some(what + &first)
 }
 
-fn rows_of(odd: &Odd) -> String {
-    if odd.rows == 1 { "a row".to_owned() } else { format!("{} rows", odd.rows) }
+fn some(odd: &Odd) -> String {
+    if odd.rows == 1 { "a row".to_owned() } else { rows_of(odd.rows) }
+}
+
+fn rows_of(rows: u64) -> String {
+    format!("{} row{}", number(rows), if rows == 1 { "" } else { "s" })
+}
+
+/// A number with its thousands set apart, as everything that people read has it.
+fn number(value: u64) -> String {
+    let (rest, last) = (value / 1_000, value % 1_000);
+    if rest == 0 { last.to_string() } else { format!("{},{last:03}", number(rest)) }
 }
 
 /// Whether nothing reads the late rows of an operator.
@@ -91,16 +107,28 @@ fn is_lost(job: &Job, uid: &str) -> bool {
     spec.late_port().is_none_or(|late| !job.edges.iter().filter(is_late).any(|edge| edge.port.number() == Some(late)))
 }
 
-/// The setting that decides what an operator rejects.
-fn likely_setting(job: &Job, uid: &str) -> String {
+/// The setting that decides what an operator rejects; none where the reason names what is in the way.
+fn likely_setting(job: &Job, uid: &str, reason: &str) -> Option<String> {
+    if reason.contains("limits.memory") {
+        return None;
+    }
     let kind = job.vertex(uid).map(|vertex| &job.vertices[vertex].kind);
-    match kind {
+    Some(match kind {
         Some(VertexKind::Operator(spec)) => match &spec.component {
+            _ if is_of_key(&spec.config, reason) => format!("`config.key` of operator {uid}"),
             ComponentRef::Named { name, .. } if name == "parse" => format!("`config.format` of operator {uid}"),
             _ => format!("`config` of operator {uid}"),
         },
         _ => format!("a setting of {uid}"),
-    }
+    })
+}
+
+/// Whether a reason is about the field that the configuration names as the key.
+fn is_of_key(config: &Value, reason: &str) -> bool {
+    let names_field = |key: &str| {
+        reason.strip_prefix("field `").and_then(|rest| rest.strip_prefix(key)).is_some_and(|rest| rest.starts_with('`'))
+    };
+    config.get("key").and_then(Value::as_str).is_some_and(names_field)
 }
 
 #[cfg(test)]
@@ -173,7 +201,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                "parse has rejected 1001 of 10000 rows (10 %); they are in bad; most likely `config.format` of operator parse does not fit \
+                "parse has rejected 1,001 of 10,000 rows (10 %); they are in bad; most likely `config.format` of operator parse does not fit \
               the rows; the first: a row: a reason"
             ]
         );
@@ -183,12 +211,24 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_that_names_what_is_in_the_way_says_which_setting_or_that_none_is_wrong() {
+        let text = JOB
+            .replace("component = \"parse@1.1.0\"", "component = \"parse@1.1.0\"\nconfig = { format = \"json\", key = \"k\" }");
+        let job = weir_plan::load("j.toml", &text, &[], &|_| None).unwrap();
+        let setting = |reason: &str| likely_setting(&job, "parse", reason).unwrap_or_default();
+        assert_eq!(setting("field `k` is missing"), "`config.key` of operator parse");
+        assert_eq!(setting("field `kind`: no time"), "`config.format` of operator parse");
+        assert_eq!(setting("no JSON"), "`config.format` of operator parse");
+        assert_eq!(setting("no memory for another key; limits.memory is 16 MiB"), "");
+    }
+
+    #[test]
     fn a_source_whose_first_rows_have_no_time_is_told_of_and_one_with_some_is_not() {
         let (job, mut watch) = (job(), Watch::default());
         assert!(watch.look(&job, &progress(5_000, &[("log", OddKind::NoTime, 4_999)]), false).is_empty());
         assert!(watch.look(&job, &progress(999, &[("log", OddKind::NoTime, 999)]), false).is_empty());
         let told = watch.look(&job, &progress(1_000, &[("log", OddKind::NoTime, 1_000)]), false);
-        assert!(told[0].contains("any of its 1000 rows") && told[0].contains("`event_time` of source log"), "{told:?}");
+        assert!(told[0].contains("any of its 1,000 rows") && told[0].contains("`event_time` of source log"), "{told:?}");
         assert!(told[0].ends_with("the first: a row: a reason"), "{told:?}");
     }
 

@@ -69,7 +69,7 @@ impl Wanted<'_> {
                 None if has_state(state) && !self.allow_dropped_state => {
                     return Err(JobError::Refused(format!(
                         "cannot resume from {at}: it has state of `{uid}`, which the job file no longer names; \
-                         give the operator its id back, drop the state with --allow-dropped-state, or start over with --fresh"
+                         give it its id back, drop the state with --allow-dropped-state, or start over with --fresh"
                     )));
                 }
                 None => {}

@@ -56,7 +56,7 @@ impl Pattern {
         ConnectorError::NothingToRead {
             path: self.text().to_owned(),
             reason: reason.to_owned(),
-            hint: "path is a file, a folder or a glob, relative to the folder in which the process was started",
+            hint: "path is a file, a folder or a glob; relative paths count from the job file's folder",
         }
     }
 }

@@ -17,9 +17,9 @@ use weir_model::{Batch, OddExample, OddKind, Oddities, WATERMARK_START};
 use super::super::formats::foreign;
 use super::super::lines::Room;
 use super::discover::{files_of_folder, open_file};
-use super::input::{HEAD_BYTES, Head, Kind, REPLACED_HINT, head_content};
+use super::input::{HEAD_BYTES, Head, Kind, head_content};
 use super::tailed::{Inode, State, Step, Tailed, is_copy};
-use super::{FileSettings, names, owner};
+use super::{FileSettings, names, not_followed, owner};
 use crate::{ConnectorError, Polled, Source, SplitTimes};
 
 /// How often the path is looked at for new, renamed and removed files, where that is quick.
@@ -57,6 +57,8 @@ pub(super) struct Follow {
     oddities: Oddities,
     /// No checkpoint and no scan yet: `start` applies to what is found.
     is_first_scan: bool,
+    /// The path was looked at by this subtask.
+    has_looked: bool,
 }
 
 impl Follow {
@@ -73,6 +75,7 @@ impl Follow {
             times: SplitTimes::default(),
             oddities: Oddities::new(),
             is_first_scan: true,
+            has_looked: false,
         }
     }
 
@@ -89,6 +92,11 @@ impl Follow {
         for (path, reason) in listed.skipped {
             self.pass_over(&path, &reason);
         }
+        // One subtask says it for all. A path that is meant for files to come looks like one that is mistyped.
+        if self.index == 0 && self.files.is_empty() && listed.files.is_empty() && !std::mem::replace(&mut self.has_looked, true) {
+            tracing::warn!("no file is {} yet; waiting for one", self.settings.pattern.text());
+        }
+        self.has_looked = true;
         for (path, metadata) in listed.files {
             if self.is_mine(&path) {
                 found.entry(Inode::of(&metadata)).or_insert((metadata, Vec::new())).1.push(path);
@@ -379,10 +387,7 @@ impl Source for Follow {
         self.is_first_scan = false;
         let mut positions = Vec::new();
         for (id, value) in splits {
-            let Some(position) = Tailed::from_json(value) else {
-                let reason = format!("{value} is not a position in a followed file; {REPLACED_HINT}");
-                return Err(ConnectorError::Position { split: id.clone(), reason });
-            };
+            let Some(position) = Tailed::from_json(value) else { return Err(not_followed(id, value)) };
             if self.is_mine(&position.path) {
                 positions.push(position);
             }

@@ -16,7 +16,7 @@ use weir_model::{Timestamp, WATERMARK_START};
 use super::discover::open_file;
 use super::input::{Head, Kind, REPLACED_HINT, head_content};
 use super::names;
-use super::tailed::Inode;
+use super::tailed::{Inode, Tailed};
 use crate::ConnectorError;
 
 /// How far a file was read. The id of its split is its path ([`names::to_text`]).
@@ -47,7 +47,7 @@ impl Position {
         position
     }
 
-    fn from_json(value: &Value) -> Option<Position> {
+    pub(super) fn from_json(value: &Value) -> Option<Position> {
         let inode = |value: &Value| Some(Inode { device: value["device"].as_u64()?, number: value["number"].as_u64()? });
         Some(Position {
             offset: value["offset"].as_u64()?,
@@ -64,7 +64,10 @@ impl Position {
         let read = |(id, value): (&String, &Value)| match Position::from_json(value) {
             Some(position) => Ok((id.clone(), position)),
             None => {
-                let reason = format!("{value} is not a position in a file that is read once");
+                let reason = match Tailed::from_json(value) {
+                    Some(_) => "it was followed before (`follow = true`), and is read once now".to_owned(),
+                    None => format!("{value} is not a position in a file that is read once"),
+                };
                 Err(ConnectorError::Position { split: names::shown(Path::new(id)), reason })
             }
         };

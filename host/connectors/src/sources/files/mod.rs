@@ -33,6 +33,7 @@ mod tests;
 mod time_tests;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -41,6 +42,7 @@ use self::bounded::Bounded;
 use self::follow::Follow;
 use self::known::{Position, resolve};
 use self::pattern::Pattern;
+use self::tailed::Tailed;
 use super::lines::{LongLines, Rules};
 use crate::settings::{Settings, error};
 use crate::{ConnectorError, More, SettingError, Source, SourceFactory};
@@ -128,11 +130,14 @@ impl SourceFactory for FileSourceFactory {
     fn more(&self, splits: &BTreeMap<String, Value>) -> Result<More, ConnectorError> {
         let pattern = &self.settings.pattern;
         if self.follow {
-            return Ok(More::Nothing(self.describe()));
+            return match splits.iter().find(|(_, value)| Tailed::from_json(value).is_none()) {
+                Some((id, value)) => Err(not_followed(id, value)),
+                None => Ok(More::Nothing(self.describe())),
+            };
         }
         let files = pattern.files()?.files;
         if files.is_empty() {
-            return Ok(More::Nothing(format!("no file is {}", pattern.text())));
+            return Err(pattern.no_file());
         }
         let count = files.len();
         let resolved = resolve(files, Position::all(splits)?, pattern.text(), |_| true)?;
@@ -151,6 +156,17 @@ impl SourceFactory for FileSourceFactory {
         let verb = if self.follow { "follows" } else { "reads" };
         format!("{verb} the lines of {}", self.settings.pattern.text())
     }
+}
+
+/// The error of a source that follows for a position that is none in a followed file.
+fn not_followed(id: &str, value: &Value) -> ConnectorError {
+    let reason = match Position::from_json(value) {
+        Some(_) => "`follow` has changed: this job's positions are of files read once; set it back, or run it as another job: \
+                    --set job.name=NAME, and another path for each sink"
+            .to_owned(),
+        None => format!("{value} is not a position in a followed file"),
+    };
+    ConnectorError::Position { split: names::shown(Path::new(id)), reason }
 }
 
 /// The subtask that has the split called `id`. Frozen: a restored subtask finds its splits by it.

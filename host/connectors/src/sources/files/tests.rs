@@ -622,5 +622,14 @@ fn a_finished_source_reads_another_path_and_keeps_what_it_knows_of_the_old_one()
     let splits = through_json(&source.position());
     assert!(matches!(factory(&one, &json!({})).more(&splits).unwrap(), More::Nothing(_)));
     let missing = factory(&folder.path().join("missing"), &json!({}));
-    assert!(matches!(missing.more(&splits).unwrap(), More::Nothing(reason) if reason.contains("no file")));
+    let error = missing.more(&splits).unwrap_err();
+    assert!(
+        error.is_permanent() && error.to_string().contains("no such file"),
+        "a mistyped path is told as at a first run: {error}"
+    );
+    let followed = factory(&one, &json!({"follow": true}));
+    let error = followed.more(&splits).unwrap_err();
+    assert!(error.is_permanent() && error.to_string().contains("`follow` has changed"), "{error}");
+    let error = followed.create(0, 1).unwrap().restore(&splits).unwrap_err();
+    assert!(error.to_string().contains("`follow` has changed"), "{error}");
 }
