@@ -122,3 +122,23 @@ fn a_rejected_row_fails_the_job_where_the_job_file_says_so() {
     assert!(finished.stderr.contains("not json") && finished.stderr.contains("dead_letter"), "{}", finished.stderr);
     assert!(rows(&world.path("out")).is_empty(), "what was not checkpointed is not visible");
 }
+
+#[test]
+fn a_rejected_row_that_ends_the_job_ends_it_once_and_is_told_also_to_the_quiet() {
+    let world = World::new();
+    world.write("in.jsonl", "{\"k\":\"a\"}\n");
+    let job = JOB.replace("name = \"bad\"", "name = \"bad\"\non_error = \"fail\"\n[job.checkpoint]\ninterval = \"50ms\"");
+    world.write("job.toml", job.replace("path = \"in.jsonl\"", "path = \"in.jsonl\"\nfollow = true"));
+    let mut running = world.start(&mut world.weir(["run", "job.toml", "--json"]));
+    running.event(|event| event["event"] == "progress" && event["checkpoint"].is_object());
+    world.write("in.jsonl", "{\"k\":\"a\"}\nnot json\n");
+    let status = running.wait();
+    let said = running.messages();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("would meet the same again") && said.contains("goes on from the last checkpoint"), "{said}");
+    // Put aside instead, by a job that is to be quiet.
+    let aside = fs::read_to_string(world.path("job.toml")).expect("the job").replace("\"fail\"", "\"dead_letter\"");
+    world.write("job.toml", aside.replace("follow = true", ""));
+    let finished = world.finish(&mut world.weir(["run", "-q", "job.toml", "--fresh"]));
+    assert!(finished.stderr.contains("1 rejected") && !finished.stderr.contains("ROWS IN"), "{}", finished.stderr);
+}

@@ -90,12 +90,12 @@ fn many_rejected_rows_are_warned_of_with_the_setting_the_reason_and_the_place() 
     let rejected = &parse["oddities"]["rejected"];
     assert_eq!((&rejected["rows"], &parse["rows_rejected"]), (&400.into(), &400.into()), "{parse}");
     assert_eq!(rejected["first"]["value"], "no json \\u{1b}[31m 0", "nothing that a terminal would obey");
-    let told = told.iter().find(|message| message.starts_with("parse has rejected 400 of 2000 rows (20 %)")).expect("a warning");
+    let told = told.iter().find(|message| message.starts_with("parse has rejected 400 of 2,000 rows (20 %)")).expect("a warning");
     assert!(told.contains("`config.format` of operator parse") && told.contains("dead-letter"), "{told}");
     world.write("job.toml", job(&[]));
     let finished = world.finish(&mut world.weir(["run", "job.toml", "--fresh"]));
     for words in [
-        "warning: parse has rejected 400 of 2000 rows",
+        "warning: parse has rejected 400 of 2,000 rows",
         "parse: 400 rejected; the first: not JSON",
         "rejected rows, each with its reason, are in ",
     ] {
@@ -109,6 +109,6 @@ fn a_misspelt_field_of_event_time_is_loud_and_names_the_likely_one() {
     world.write("in.jsonl", (0..2_000).map(|n| format!("{{\"k\":\"a\",\"time\":{n}}}\n")).collect::<String>());
     let (log, told) = run(&world, &job(&[("field = \"at\"", "field = \"tiem\"")]), "log");
     assert_eq!(log["oddities"]["no_time"]["rows"], 2_000, "{log}");
-    assert!(told[0].starts_with("log could not read a time from any of its 2000 rows"), "{told:?}");
+    assert!(told[0].starts_with("log could not read a time from any of its 2,000 rows"), "{told:?}");
     assert!(told[0].contains("did you mean \"time\""), "{told:?}");
 }

@@ -45,10 +45,7 @@ fn one_row_fails(draft: &Draft, row: &str, key: &str, problems: &mut Problems) {
 fn operator(drafts: &[Draft], edges: &[Edge], index: usize, spec: &OperatorSpec, problems: &mut Problems) {
     let draft = &drafts[index];
     if spec.on_error == OnError::Fail {
-        let message = format!(
-            "one row that {} cannot process fails the job, and again after each restart (`on_error = \"fail\"`)",
-            draft.name()
-        );
+        let message = format!("one row that {} cannot process ends the job (`on_error = \"fail\"`)", draft.name());
         let hint = "on_error = \"dead_letter\" puts such rows aside with their reasons".to_owned();
         problems.warning(Code::Value, &draft.id, message, Some(hint));
     }

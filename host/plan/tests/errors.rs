@@ -458,7 +458,7 @@ fn windows_over_a_source_without_times_are_warned_of() {
 fn what_ends_a_job_at_one_row_is_warned_of() {
     let filter = "component = \"filter@1.1.0\"";
     let said = warnings_of("", &format!("{filter}\non_error = \"fail\""));
-    assert!(said.contains("one row that operator `op` cannot process fails the job, and again after each restart"), "{said}");
+    assert!(said.contains("one row that operator `op` cannot process ends the job (`on_error"), "{said}");
     let said = warnings_of("long_lines = \"fail\"", filter);
     assert!(said.contains("one line that is too long in source `log` ends the job"), "{said}");
     let said = warnings_of("event_time = { field = \"at\", format = \"rfc3339\", no_time = \"fail\" }", filter);
