@@ -39,10 +39,19 @@ impl Path {
     pub fn find<'a>(&self, json: &'a [u8]) -> Result<Option<Raw<'a>>, Malformed> {
         let mut scanner = Scanner { json, at: 0 };
         scanner.blanks();
-        for step in &self.steps {
+        for (depth, step) in self.steps.iter().enumerate() {
             let found = match scanner.peek() {
                 Some(b'{') => scanner.enter_object(step)?,
                 Some(b'[') => scanner.enter_array(step)?,
+                // A line of a log is no JSON, though it may begin like a number.
+                Some(_) if depth == 0 => {
+                    scanner.skip_value()?;
+                    scanner.blanks();
+                    if scanner.peek().is_some() {
+                        return Err(scanner.malformed());
+                    }
+                    false
+                }
                 Some(_) => false,
                 None => return Err(scanner.malformed()),
             };
@@ -452,6 +461,17 @@ mod tests {
             assert_eq!(text(value), Err(reason), "{value}");
         }
         assert_eq!(Path::new("").find(b"\"caf\xE9\"").unwrap().unwrap().text(), Err(NoText::NotUtf8));
+    }
+
+    #[test]
+    fn what_is_no_json_at_all_is_malformed_and_a_scalar_has_no_fields() {
+        for text in ["nope", "10.1.0.1 - - [x]", "\\xff", "true x", "-"] {
+            assert!(Path::new("a").find(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(Path::new("a").find(b"\xff\xfe\x00").is_err());
+        for text in ["1", " true ", "\"x\"", "null\n"] {
+            assert_eq!(Path::new("a").find(text.as_bytes()).unwrap().map(|raw| raw.bytes().to_vec()), None, "{text}");
+        }
     }
 
     #[test]
