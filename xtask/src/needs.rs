@@ -95,6 +95,9 @@ fn missing(purpose: Purpose, target: &Path) -> Vec<Missing> {
         if !shell::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
             missing.push(Missing::Packages(vec!["python3", "python3-venv"], "Python, for the operator that is written in it"));
         }
+        if !shell::succeeds(Command::new("kill").arg("-l")) {
+            missing.push(Missing::Packages(vec!["procps"], "kill, for tests that stop and end processes"));
+        }
         if !shell::succeeds(Command::new("ip").arg("-V")) {
             missing.push(Missing::Packages(vec!["iproute2"], "ip, for tests of bad networks"));
         }
