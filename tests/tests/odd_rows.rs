@@ -42,11 +42,13 @@ path = "out"
     text
 }
 
-/// One row a second for hours; then one of the first minute.
-fn hours_and_a_late_row() -> String {
+/// Rows of one a second, many more than are read between two watermarks.
+const ROWS: u64 = 600_000;
+
+/// One row a second for days; then one of the first minute, whose window a watermark has closed long ago.
+fn days_and_a_late_row() -> String {
     let row = |second: u64| format!("{{\"k\":\"a\",\"at\":{}}}\n", second * 1_000);
-    // The first rows that are read close the first window already.
-    (0..20_000).map(row).chain([row(1)]).collect()
+    (0..ROWS).map(row).chain([row(1)]).collect()
 }
 
 /// Runs the job to its end with `--json`. Gives the vertex of the summary, and what was said as `odd_rows`.
@@ -65,7 +67,7 @@ fn run(world: &World, job: &str, uid: &str) -> (Value, Vec<String>) {
 #[test]
 fn a_window_without_outputs_and_one_late_row_is_warned_of_and_ends_well() {
     let world = World::new();
-    world.write("in.jsonl", hours_and_a_late_row());
+    world.write("in.jsonl", days_and_a_late_row());
     world.write("job.toml", job(&[]));
     let checked = world.finish(&mut world.weir(["job", "check", "job.toml"]));
     assert!(checked.stderr.contains("sends late rows to its second output, which has no name here"), "{}", checked.stderr);
@@ -77,7 +79,7 @@ fn a_window_without_outputs_and_one_late_row_is_warned_of_and_ends_well() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].starts_with("count has discarded a late row; the first: "), "{told:?}");
     let counted: u64 = rows(&world.path("out")).iter().map(|row| row.value["count"].as_u64().expect("a count")).sum();
-    assert_eq!(counted, 20_000, "all others are in their windows");
+    assert_eq!(counted, ROWS, "all others are in their windows");
 }
 
 #[test]
