@@ -20,6 +20,7 @@ use weir_task::{
 };
 
 use crate::operators::{Factory, Kind};
+use crate::oracle::is_exactly_once;
 use crate::outside::SimSink;
 use crate::persister::{Origin, Persister};
 use crate::scenario::{Mode, Mutation};
@@ -77,7 +78,8 @@ impl World {
             _ => Kind::Count,
         };
         let (clock, outside) = (self.clock.clone(), self.outside.clone());
-        Factory { uid: uid.to_owned(), kind, row_us: self.scenario.operator_us, clock, outside }
+        let may_repeat = !is_exactly_once(&self.scenario);
+        Factory { uid: uid.to_owned(), kind, row_us: self.scenario.operator_us, may_repeat, clock, outside }
     }
 
     /// Reads images and what was in flight.

@@ -32,6 +32,8 @@ pub(crate) struct Factory {
     pub(crate) uid: String,
     pub(crate) kind: Kind,
     pub(crate) row_us: u64,
+    /// A row may come again after a restore: the job is at-least-once.
+    pub(crate) may_repeat: bool,
     pub(crate) clock: Arc<SimClock>,
     pub(crate) outside: Arc<Outside>,
 }
@@ -206,7 +208,7 @@ impl Instance for Native {
                     self.changed.seen.insert(row_id(value));
                     let count = self.state.seen.entry(row_id(value)).or_default();
                     *count += 1;
-                    if *count > 1 {
+                    if *count > 1 && !self.of.may_repeat {
                         let what = format!("a broadcast row came twice: {:?}", row_id(value));
                         self.complain(&what);
                     }
