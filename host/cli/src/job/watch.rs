@@ -117,9 +117,9 @@ impl Watch<'_> {
             (false, Until::Over) => {
                 let line = list::event_line(event);
                 if event.level == EventLevel::Info {
-                    self.global.note(&line)
+                    self.global.note(&line);
                 } else {
-                    self.global.warn(&line)
+                    self.global.warn(&line);
                 }
                 Ok(())
             }
