@@ -131,7 +131,7 @@ error[E0003]: `component` in operator `parse`: expected "name@version" from the 
    |
 15 | component = "parse"
    |             ^^^^^^^
-   = hint: say the version: "parse@1.0.0" (see `weir component ls`)
+   = hint: say the version: "parse@VERSION" (see `weir component ls`)
 
 error[E0004]: operator `parse` reads `lgo`, but nothing has the id `lgo`
   --> job.toml:16:9
