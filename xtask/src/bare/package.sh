@@ -22,15 +22,17 @@ install -d -o weir -g weir /srv/weir/checkpoints
 as_weir() { runuser -u weir -- "$@"; }
 . /etc/default/weir-coordinator
 . /etc/default/weir-worker
-as_weir /usr/bin/weir coordinator --identity /etc/weir/coordinator --data-dir /var/lib/weir $WEIR_COORDINATOR_ARGS &
-as_weir /usr/bin/weir worker --identity /etc/weir/worker --data-dir /var/lib/weir $WEIR_WORKER_ARGS --slots 2 &
+runuser -u weir -- /usr/bin/weir coordinator --identity /etc/weir/coordinator --data-dir /var/lib/weir $WEIR_COORDINATOR_ARGS &
+coordinator=$!
+runuser -u weir -- /usr/bin/weir worker --identity /etc/weir/worker --data-dir /var/lib/weir $WEIR_WORKER_ARGS --slots 2 &
+worker=$!
 for _ in $(seq 100); do
   as_weir weir worker ls --data-dir /var/lib/weir 2>/dev/null | grep -q worker && break
   sleep 0.1
 done
 as_weir weir worker ls --data-dir /var/lib/weir
-kill %1 %2
-wait
+kill "$worker" "$coordinator"
+wait || true
 apt-get remove -qq -y weir
 ! test -e /usr/bin/weir
 echo "the package installs, runs and goes"
