@@ -10,10 +10,7 @@ mod faulty;
 mod local;
 mod master;
 mod metadata;
-mod notice;
 mod options;
-mod outcome;
-mod progress;
 mod registry;
 mod schedule;
 mod server;
@@ -23,11 +20,12 @@ mod takeover;
 pub use cluster::kinds;
 pub use error::ServeError;
 pub use local::{LOCAL_WORKER, Local, Open, Tell, Watch};
-pub use master::{Master, MasterJob};
+pub use master::Master;
 pub use metadata::MetadataError;
-pub use notice::Notice;
 pub use options::{Inspect, ServeOptions, Server};
-pub use outcome::{JobError, Outcome};
-pub use progress::{CheckpointProgress, Pauses, Progress, VertexProgress};
 pub use server::serve;
-pub use surroundings::{Adopted, Begun, Shortage, Slots, Surroundings, Told, Wish};
+pub use surroundings::{Surroundings, Told};
+pub use weir_master::{
+    Adopted, Begun, CheckpointProgress, JobError, MasterJob, Notice, Outcome, Pauses, Progress, Shortage, Slots, VertexProgress,
+    Wish,
+};

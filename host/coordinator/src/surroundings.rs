@@ -1,45 +1,11 @@
 //! What the master of a job needs from the process around it, and what it is told. A cluster's coordinator has it, and so
 //! has `weir run`.
 
-use weir_model::CheckpointId;
-use weir_protocol::{Command, Execution, Prepare, Report, Running, WorkerAddress, WorkerId};
-use weir_storage::{JobStorage, Segment, StorageError};
+use weir_master::{Begun, Notice, Shortage, Slots, Wish};
+use weir_protocol::{Command, Report, WorkerId};
+use weir_storage::{JobStorage, StorageError};
 
-use crate::Notice;
 use crate::master::Written;
-
-/// The slots of a job. A slot runs one subtask of every chain: subtask `i` of each is in slot `i`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slots {
-    /// The workers that offer them.
-    pub workers: Vec<WorkerAddress>,
-    /// By slot: index of its worker.
-    pub slots: Vec<u32>,
-}
-
-/// There are not enough free slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// Slots the job needs.
-    pub needed: u32,
-    /// Slots that are free.
-    pub free: u32,
-    /// Slots that jobs wait for which were submitted before. They are served first.
-    pub ahead: u32,
-    /// Workers that are connected.
-    pub workers: u32,
-}
-
-/// What a person wants of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// Stop with a last checkpoint.
-    Stop,
-    /// End without one.
-    Cancel,
-    /// Go on with another parallelism, from a checkpoint taken now.
-    Rescale(u32),
-}
 
 /// What a master is told, through its inbox.
 #[derive(Debug)]
@@ -71,37 +37,6 @@ pub enum Told {
 /// What the thread that writes manifests says.
 #[derive(Debug)]
 pub struct Kept(pub(crate) Written);
-
-/// An execution that is about to begin. Recorded durably before any of its tasks runs, so that a coordinator that is started
-/// again can take it over.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Begun {
-    /// How it was prepared.
-    pub prepare: Prepare,
-    /// Where the template of each operator is: by uid.
-    pub templates: Vec<(String, Segment)>,
-}
-
-/// An execution that a new coordinator takes over from the one before it: all its tasks run.
-#[derive(Clone, Debug)]
-pub struct Adopted {
-    /// What was recorded of it.
-    pub begun: Begun,
-    /// What each of its workers said when it registered.
-    pub running: Vec<(WorkerId, Running)>,
-}
-
-impl Adopted {
-    /// The execution.
-    pub fn execution(&self) -> &Execution {
-        &self.begun.prepare.execution
-    }
-
-    /// The greatest checkpoint number that any task was told of.
-    pub fn last_checkpoint(&self) -> CheckpointId {
-        self.running.iter().map(|(_, running)| running.last_checkpoint).max().unwrap_or(CheckpointId(0))
-    }
-}
 
 /// What a master needs. No call waits for another process, but for the disk where it says so.
 pub trait Surroundings: Send + Sync {

@@ -17,15 +17,16 @@ const FLOORS: &[(&str, u8)] = &[
     // Below the task that drives sources and sinks; it needs nothing but the model.
     ("host/connectors", 2),
     ("host/task", 3),
-    // Coordinator and worker are on one floor and know each other only by these messages.
+    // A master and a worker are on one floor and know each other only by these messages.
     ("host/protocol", 3),
     ("host/worker", 4),
-    ("host/coordinator", 4),
-    ("host/api", 5),
-    ("host/cli", 6),
+    ("host/master", 4),
+    ("host/coordinator", 5),
+    ("host/api", 6),
+    ("host/cli", 7),
 ];
-/// Floors up to this one are pure: the whole protocol must run in a seeded simulator.
-const PURE_MAX: u8 = 1;
+/// The pure crates: the whole protocol must run in a seeded simulator.
+const PURE: &[&str] = &["host/model", "host/plan", "host/checkpoint", "host/channel", "host/master"];
 /// Crates that a pure crate may not depend on, because all they offer is forbidden to it.
 const IMPURE_CRATES: &[&str] =
     &["tokio", "rand", "getrandom", "fastrand", "object_store", "rustix", "libc", "signal-hook", "wasmtime"];
@@ -52,8 +53,8 @@ pub(super) fn dependencies(packages: &[Package], findings: &mut Vec<Finding>) {
             ));
         }
         for dependency in package.dependencies.iter().filter(|dependency| dependency.kind != Kind::Dev) {
-            if own.is_some_and(|own| own <= PURE_MAX) && IMPURE_CRATES.contains(&dependency.name.as_str()) {
-                let what = format!("{} is on a pure floor and uses {}", package.name, dependency.name);
+            if PURE.contains(&package.folder.as_str()) && IMPURE_CRATES.contains(&dependency.name.as_str()) {
+                let what = format!("{} is pure and uses {}", package.name, dependency.name);
                 findings.push(Finding::new(
                     &manifest,
                     0,
@@ -88,8 +89,7 @@ pub(super) fn dependencies(packages: &[Package], findings: &mut Vec<Finding>) {
 
 /// No file, clock, randomness or thread in the code of a pure crate; its tests are free.
 pub(super) fn purity(tree: &Tree, findings: &mut Vec<Finding>) {
-    let pure = FLOORS.iter().filter(|(_, floor)| *floor <= PURE_MAX).map(|(folder, _)| format!("{folder}/src/"));
-    let pure: Vec<String> = pure.collect();
+    let pure: Vec<String> = PURE.iter().map(|folder| format!("{folder}/src/")).collect();
     let files = tree.with_extension(".rs").filter(|file| pure.iter().any(|folder| file.path.starts_with(folder)));
     let files: Vec<(&str, String)> = files.map(|file| (file.path.as_str(), code_of(&file.text))).collect();
     let for_tests: Vec<String> = files.iter().flat_map(|(path, code)| test_files(code).map(|name| beside(path, name))).collect();
@@ -104,7 +104,7 @@ pub(super) fn purity(tree: &Tree, findings: &mut Vec<Finding>) {
                     path,
                     number + 1,
                     what,
-                    "take the value as an argument; floors 0 and 1 run in a simulator",
+                    "take the value as an argument; pure crates run in a simulator",
                 ));
             }
         }

@@ -94,6 +94,7 @@ impl Display {
             | Notice::WorkerLost { .. }
             | Notice::Ending { .. }
             | Notice::SlowEnd { .. }
+            | Notice::NotRecorded { .. }
             | Notice::Rescaling { .. }
             | Notice::RescaleRefused { .. } => {}
             Notice::CheckpointFailed { checkpoint, reason } => {
@@ -105,6 +106,9 @@ impl Display {
             }
             Notice::SlowStep { step, waited, .. } => {
                 self.warn(&format!("warning: this process {step} (waited for {} s)", waited.as_secs()));
+            }
+            Notice::SlowStorage { what, place, waited } => {
+                self.warn(&format!("warning: {place} has not answered for {} s: {what}", waited.as_secs()));
             }
             Notice::OddRows { message } => self.warn(&format!("warning: {message}")),
             Notice::Stopping => {}

@@ -73,6 +73,9 @@ impl Lines {
             Notice::SlowStep { step, waited, .. } => {
                 self.line("slow_step", json!({ "message": step, "waited_ms": waited.as_millis() as u64 }));
             }
+            Notice::SlowStorage { what, place, waited } => {
+                self.line("slow_storage", json!({ "waits_for": what, "place": place, "waited_ms": waited.as_millis() as u64 }));
+            }
             Notice::OddRows { message } => self.line("odd_rows", json!({ "message": message })),
             Notice::Stopping => self.line("stopping", json!({})),
             // Of a cluster; a process alone has one worker, and slots for everyone.
@@ -82,6 +85,7 @@ impl Lines {
             | Notice::WorkerLost { .. }
             | Notice::Ending { .. }
             | Notice::SlowEnd { .. }
+            | Notice::NotRecorded { .. }
             | Notice::Rescaling { .. }
             | Notice::RescaleRefused { .. } => {}
         }

@@ -109,6 +109,14 @@ pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
         Notice::SlowEnd { workers, waited, patience } => {
             entry(None, Warning, kinds::SLOW_END, slow_end(workers, *waited, *patience))
         }
+        Notice::SlowStorage { what, place, waited } => {
+            let message = format!("{place} has not answered for {} s: {what}", waited.as_secs());
+            entry(None, Warning, kinds::SLOW_STORAGE, message)
+        }
+        Notice::NotRecorded { reason } => {
+            let message = format!("the coordinator cannot record the execution, which begins once it can: {reason}");
+            entry(None, Warning, kinds::NOT_RECORDED, message)
+        }
         Notice::Restarting { reason, delay } => {
             let after = if delay.is_zero() { "at once".to_owned() } else { format!("after {}", format_duration(*delay)) };
             let message = format!("{reason}; it starts again {after}");

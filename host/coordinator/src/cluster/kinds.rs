@@ -32,6 +32,10 @@ pub const SLOW_STEP: &str = "slow-step";
 /// Tasks of an attempt that is over have not ended on some workers, which are named. Said again when they are waited for no
 /// longer: the job goes on without them, or is over.
 pub const SLOW_END: &str = "slow-end";
+/// The checkpoint storage does not answer; what is waited for is named. Said again after twice as long, and so on.
+pub const SLOW_STORAGE: &str = "slow-storage";
+/// The coordinator's own disk does not take the record of an attempt, whose tasks are built and start once it does.
+pub const NOT_RECORDED: &str = "not-recorded";
 /// The job failed and starts again.
 pub const RESTARTING: &str = "restarting";
 /// The coordinator was started again; it waits for the job's workers.

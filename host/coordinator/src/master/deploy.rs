@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use weir_master::fits::Wanted;
 use weir_model::{Attempt, CheckpointId};
 use weir_plan::{Job, Topology, VertexKind};
 use weir_protocol::manifest::edges_apart;
@@ -14,7 +15,7 @@ use weir_storage::{ConfigDigests, JobStorage, Manifest, ManifestKind, Segment, S
 
 use super::drive::Driver;
 use super::keeper::{Keeper, RETRY_DELAY};
-use super::restore::{Wanted, choose};
+use super::restore::choose;
 use super::{Ended, History, Master};
 use crate::{Adopted, Begun, JobError, Notice, Slots, Told, Wish};
 
@@ -122,9 +123,9 @@ impl Master {
         storage.sweep(attempt)?;
         let mut unusable = Vec::new();
         let chosen = choose(storage, &history.damaged, &mut unusable);
-        let unreadable: Vec<u64> = unusable.iter().map(|found| found.manifest).collect();
+        let unreadable: Vec<u64> = unusable.iter().map(|found| found.checkpoint.0).collect();
         for found in unusable {
-            self.notice(&job, &Notice::FellBack { checkpoint: CheckpointId(found.manifest), reason: found.reason });
+            self.notice(&job, &Notice::FellBack { checkpoint: found.checkpoint, reason: found.reason });
         }
         let manifest = chosen?;
         let mut job = job;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weir_checkpoint::align::DeclineReason;
 use weir_checkpoint::coordinator::{AbortReason, Action, CompletionKind, Config, Coordinator, Event};
+use weir_master::meters::{CheckpointCounts, Meters};
 use weir_model::{BarrierKind, CheckpointId, TaskId};
 use weir_plan::Job;
 use weir_protocol::manifest::{Header, assemble};
@@ -15,7 +16,6 @@ use weir_storage::{JobStorage, Manifest, ManifestKind};
 
 use super::deploy::{Deployed, failed};
 use super::keeper::{Keeper, Written};
-use super::meters::{CheckpointCounts, Meters};
 use super::{Ended, History, Master, wall_ms};
 use crate::surroundings::Kept;
 use crate::{Adopted, CheckpointProgress, Notice, Progress, Surroundings, Told, Wish};
@@ -72,7 +72,7 @@ impl Driver {
         let attempt = deployed.id.attempt;
         Driver {
             coordinator: Coordinator::new(config, attempt, tasks, deployed.first_checkpoint, 0),
-            meters: Meters::new(attempt),
+            meters: Meters::new(attempt, 0),
             deployed,
             keeper,
             storage,
@@ -130,7 +130,7 @@ impl Driver {
 
     fn progress(&mut self) -> Box<Progress> {
         let Deployed { job, topology, placement, .. } = &self.deployed;
-        Box::new(self.meters.read(job, topology, placement, self.counts))
+        Box::new(self.meters.read(self.started.elapsed().as_millis() as u64, job, topology, placement, self.counts))
     }
 
     /// Tells every worker that a checkpoint is complete, with what its sinks commit.

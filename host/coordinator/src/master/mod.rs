@@ -8,9 +8,7 @@
 mod deploy;
 mod drive;
 mod keeper;
-mod meters;
 mod more;
-mod oddities;
 mod restore;
 mod wishes;
 
@@ -22,31 +20,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_checkpoint::restart::{Decision, Restarts, Strategy};
+use weir_master::oddities;
 use weir_model::CheckpointId;
 use weir_plan::{Job, RestartSettings};
 use weir_protocol::panics::{bug, caught};
 use weir_protocol::{Command, Execution, JobSpec};
 use weir_storage::{ErrorKind, JobInfo, JobStorage};
 
-use crate::{Adopted, JobError, Notice, Outcome, Progress, Surroundings, Told};
+use crate::{JobError, MasterJob, Notice, Outcome, Progress, Surroundings, Told};
 pub(crate) use keeper::Written;
-
-/// A job that is to run.
-pub struct MasterJob {
-    /// The job.
-    pub spec: JobSpec,
-    /// Where its checkpoints are, unless the job file says it.
-    pub default_storage: String,
-    /// Forget all checkpoints first.
-    pub fresh: bool,
-    /// Go on although the checkpoint has state of an operator that the job no longer has.
-    pub allow_dropped_state: bool,
-    /// Also what fails before the job has run for the first time is tried again, as its restart strategy says. Where a person
-    /// waits for the command, it is better to say at once what is wrong.
-    pub patient: bool,
-    /// An execution that runs already.
-    pub adopted: Option<Adopted>,
-}
 
 /// The master of one job.
 pub struct Master {

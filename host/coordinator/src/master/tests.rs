@@ -1,4 +1,3 @@
 //! A master alone, on a worker that answers and has no tasks.
 
 mod fresh;
-mod resume;

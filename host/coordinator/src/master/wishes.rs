@@ -8,6 +8,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use weir_checkpoint::restart::Restarts;
+use weir_master::fits::Wanted;
 use weir_plan::Job;
 use weir_storage::{ErrorKind, JobStorage};
 
@@ -125,7 +126,7 @@ impl Master {
         let spec = self.spec(Some(parallelism));
         let job = spec.load().map_err(JobError::JobFile)?;
         let newest = restore::choose(storage, &[], &mut Vec::new())?;
-        let wanted = restore::Wanted { spec: &spec, job: &job, allow_dropped_state: self.settings.allow_dropped_state };
+        let wanted = Wanted { spec: &spec, job: &job, allow_dropped_state: self.settings.allow_dropped_state };
         newest.map_or(Ok(()), |manifest| wanted.check_fits(&manifest))?;
         Ok(job)
     }

@@ -1,7 +1,7 @@
 //! How far a job is, put together from what its workers say.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_model::{Attempt, Oddities, TaskId, WATERMARK_START, quantile};
 use weir_plan::{Job, Port, Topology, VertexKind};
@@ -11,33 +11,36 @@ use crate::{CheckpointProgress, Pauses, Progress, VertexProgress};
 
 /// What the master knows of checkpoints.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct CheckpointCounts {
-    pub(super) last: Option<CheckpointProgress>,
-    pub(super) completed: u64,
-    pub(super) failed: u64,
+pub struct CheckpointCounts {
+    /// The last that was completed.
+    pub last: Option<CheckpointProgress>,
+    /// How many were completed.
+    pub completed: u64,
+    /// How many failed.
+    pub failed: u64,
 }
 
 /// Busy and backpressured nanoseconds of a task.
 type Times = (u64, u64);
 
 /// The counts of an execution.
-pub(super) struct Meters {
+pub struct Meters {
     attempt: Attempt,
-    started: Instant,
+    started_ms: u64,
     /// By worker, what it has said so far.
     workers: BTreeMap<String, WorkerProgress>,
     /// When progress was read last, and what it said.
-    last: (Instant, u64, BTreeMap<TaskId, Times>),
+    last: (u64, u64, BTreeMap<TaskId, Times>),
 }
 
 impl Meters {
-    pub(super) fn new(attempt: Attempt) -> Meters {
-        let started = Instant::now();
-        Meters { attempt, started, workers: BTreeMap::new(), last: (started, 0, BTreeMap::new()) }
+    /// An execution that begins, or is taken over, now.
+    pub fn new(attempt: Attempt, now_ms: u64) -> Meters {
+        Meters { attempt, started_ms: now_ms, workers: BTreeMap::new(), last: (now_ms, 0, BTreeMap::new()) }
     }
 
     /// A worker has said how far it is, or a part of that.
-    pub(super) fn hear(&mut self, worker: &str, progress: WorkerProgress) {
+    pub fn hear(&mut self, worker: &str, progress: WorkerProgress) {
         match self.workers.get_mut(worker) {
             Some(said) => said.merge(progress),
             None => drop(self.workers.insert(worker.to_owned(), progress)),
@@ -45,8 +48,9 @@ impl Meters {
     }
 
     /// Puts everything together. Shares and rates are since the last time.
-    pub(super) fn read(
+    pub fn read(
         &mut self,
+        now_ms: u64,
         job: &Job,
         topology: &Topology,
         placement: &Placement,
@@ -54,15 +58,14 @@ impl Meters {
     ) -> Progress {
         let tasks: BTreeMap<TaskId, &TaskProgress> =
             self.workers.values().flat_map(|worker| &worker.tasks).map(|task| (task.task, task)).collect();
-        let now = Instant::now();
-        let passed = now - self.last.0;
+        let passed = Duration::from_millis(now_ms.saturating_sub(self.last.0));
         let vertex = |index: usize| self.vertex(index, job, topology, &tasks, passed);
         let vertices: Vec<VertexProgress> = (0..job.vertices.len()).map(vertex).collect();
         let rows_read: u64 = vertices.iter().filter(|vertex| vertex.kind == "source").map(|vertex| vertex.rows_in).sum();
         // Dead letters are no output: rows that were put aside are counted as rejected.
         let is_output = |(index, vertex): &(usize, &VertexProgress)| vertex.kind == "sink" && !takes_letters_only(job, *index);
         let rows_written = vertices.iter().enumerate().filter(is_output).map(|(_, vertex)| vertex.rows_out).sum();
-        let rows_per_second = rows_read.saturating_sub(self.last.1) as f64 / passed.as_secs_f64().max(1e-6);
+        let rows_per_second = rows_read.saturating_sub(self.last.1) as f64 / passed.as_secs_f64().max(1e-3);
         let workers_of = |vertex: &usize| {
             let chain = topology.chain_of(*vertex);
             let subtasks = 0..topology.chains()[chain].parallelism;
@@ -77,7 +80,7 @@ impl Meters {
         let watermark = if tasks.len() < topology.tasks() { None } else { all().min() };
         let progress = Progress {
             attempt: self.attempt,
-            running: now - self.started,
+            running: Duration::from_millis(now_ms.saturating_sub(self.started_ms)),
             workers: (0..job.vertices.len()).map(|vertex| workers_of(&vertex)).collect(),
             vertices,
             rows_read,
@@ -91,7 +94,7 @@ impl Meters {
             metrics: self.metrics(),
         };
         let times = tasks.values().map(|task| (task.task, (task.busy_ns, task.backpressured_ns))).collect();
-        self.last = (now, rows_read, times);
+        self.last = (now_ms, rows_read, times);
         progress
     }
 

@@ -8,7 +8,7 @@ use weir_protocol::manifest::{Header, assemble};
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, JobSpec};
 use weir_storage::{InFlightState, InstanceState, Manifest, ManifestKind, Segment};
 
-use super::super::restore::Wanted;
+use crate::fits::Wanted;
 
 const OPERATOR: &str = "\
     [job]\nname = \"j\"\nparallelism = 2\nkey_groups = 8\n\

@@ -127,4 +127,18 @@ pub enum Notice {
     },
     /// Sources have stopped; the last checkpoint is being taken.
     Stopping,
+    /// The storage does not answer, and is waited for.
+    SlowStorage {
+        /// What is being done there.
+        what: String,
+        /// What does not answer.
+        place: String,
+        /// How long it has been waited for.
+        waited: Duration,
+    },
+    /// The record of an execution that is about to begin was not taken; it is tried again, and nothing is lost but time.
+    NotRecorded {
+        /// Why.
+        reason: String,
+    },
 }

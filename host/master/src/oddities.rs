@@ -20,13 +20,13 @@ const REJECTED_PERCENT_MAX: u64 = 10;
 
 /// What was told.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub struct Watch {
     told: BTreeSet<(String, OddKind)>,
 }
 
 impl Watch {
     /// What is to be told of a job that is so far. `is_last`: nothing follows in this execution.
-    pub(super) fn look(&mut self, job: &Job, vertices: &[VertexProgress], is_last: bool) -> Vec<String> {
+    pub fn look(&mut self, job: &Job, vertices: &[VertexProgress], is_last: bool) -> Vec<String> {
         let mut messages = Vec::new();
         for vertex in vertices {
             for (kind, odd) in vertex.oddities.iter() {

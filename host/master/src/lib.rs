@@ -1,0 +1,22 @@
+//! The life of one job, as a state machine: whose state it is, slots, the steps of an execution's beginning, checkpoints, what
+//! follows a failure, what people wish.
+//!
+//! Owns every decision about one job's executions and checkpoints. Never waits, reads a clock, starts a thread or touches a disk:
+//! it is told what happens ([`Input`]) and says what is to be done ([`Output`]). Whoever drives it (a thread of the coordinator,
+//! the simulator) does that and brings the answers.
+
+pub mod fits;
+pub mod meters;
+mod notice;
+pub mod oddities;
+mod outcome;
+mod progress;
+mod words;
+
+pub use notice::Notice;
+pub use outcome::{JobError, Outcome};
+pub use progress::{CheckpointProgress, Pauses, Progress, VertexProgress};
+pub use words::*;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+//! Tables: what a master does in each of its phases.
+
+mod fits;
