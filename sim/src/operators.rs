@@ -115,6 +115,11 @@ impl CapturedState for Encoded {
     fn encode(&self) -> Vec<u8> {
         self.0.clone()
     }
+
+    fn merge(&self, images: &[&[u8]]) -> Result<Vec<u8>, String> {
+        let images: Vec<Vec<u8>> = images.iter().map(|image| image.to_vec()).collect();
+        Ok(State::merge(&images))
+    }
 }
 
 impl Factory {

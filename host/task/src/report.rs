@@ -60,6 +60,11 @@ pub trait CapturedState: Send {
     fn raw_bytes(&self) -> usize;
     /// The state as bytes to store.
     fn encode(&self) -> Vec<u8>;
+    /// Encoded captures of one instance, oldest first, as one that says the same.
+    ///
+    /// # Errors
+    /// What is wrong with which of them.
+    fn merge(&self, images: &[&[u8]]) -> Result<Vec<u8>, String>;
 }
 
 impl CapturedState for weir_sandbox::Capture {
@@ -69,6 +74,10 @@ impl CapturedState for weir_sandbox::Capture {
 
     fn encode(&self) -> Vec<u8> {
         weir_sandbox::Capture::encode(self)
+    }
+
+    fn merge(&self, images: &[&[u8]]) -> Result<Vec<u8>, String> {
+        weir_sandbox::merge(images).map_err(|error| error.to_string())
     }
 }
 

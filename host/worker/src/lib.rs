@@ -8,6 +8,7 @@ mod beneath;
 mod execution;
 mod network;
 mod options;
+pub mod persist;
 mod worker;
 
 #[cfg(test)]

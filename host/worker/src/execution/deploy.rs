@@ -20,7 +20,7 @@ use weir_task::{
 use super::channels::{Channels, Ports, targets};
 use super::host::{Metrics, OperatorHost};
 use super::meters::{Meters, TaskMeter};
-use super::persist::{InstanceKey, OfTask, Origin, Origins, Persister, RETRY_DELAY, failure};
+use super::persisters::{Persisters, failure};
 use super::prepare::{PreparedJob, unusable};
 use super::restore::Restored;
 use super::runner::{before, damaged};
@@ -28,6 +28,7 @@ use super::tasks::on_lost;
 use super::voice::{Voice, permanent, transient};
 use crate::Network;
 use crate::network::Outbound;
+use crate::persist::{InstanceKey, Origin, Origins, RETRY_DELAY, TaskStart};
 use crate::worker::Shared;
 
 /// Number of the task in the name of a file that holds a template; counts down from here.
@@ -138,9 +139,9 @@ impl Deployer<'_> {
     }
 
     /// Starts what makes snapshots durable.
-    pub(super) fn persister(&self, restored: &Restored) -> Result<Persister, Failure> {
+    pub(super) fn persister(&self, restored: &Restored) -> Result<Persisters, Failure> {
         let job = &self.job.job;
-        let mut tasks: BTreeMap<TaskId, OfTask> = BTreeMap::new();
+        let mut tasks: BTreeMap<TaskId, TaskStart> = BTreeMap::new();
         for (task, chain, subtask) in self.subtasks() {
             let vertices = &self.job.topology.chains()[chain].vertices;
             let known = tasks.entry(task).or_default();
@@ -157,7 +158,7 @@ impl Deployer<'_> {
                 restored: restored.in_flight[&task].iter().map(|(origin, _)| origin.clone()).collect(),
             };
         }
-        Persister::start(self.job.storage.clone(), self.voice.clone(), tasks)
+        Persisters::start(&self.job.storage, self.voice, tasks)
     }
 
     fn origin(&self, channel: &weir_plan::ChannelSpec) -> Origin {
@@ -172,7 +173,7 @@ impl Deployer<'_> {
     }
 
     /// Builds the tasks. Sinks commit what the checkpoint holds for them before any task exists.
-    pub(super) fn build(&self, mut restored: Restored, persister: &Persister) -> Result<Built, Failure> {
+    pub(super) fn build(&self, mut restored: Restored, persister: &Persisters) -> Result<Built, Failure> {
         let mut sinks = self.sinks()?;
         let job = &self.job.job;
         let mut channels = Channels::new(job, &self.job.topology, &self.job.message.placement, &self.shared.options.name);

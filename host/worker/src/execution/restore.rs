@@ -19,10 +19,10 @@ use weir_task::{RestoredInFlight, RestoredInstance};
 
 use super::deploy::{Deployer, limits, sandbox_failure};
 use super::host::Metrics;
-use super::persist::Origin;
 use super::prepare::unusable;
 use super::runner::damaged;
 use super::voice::transient;
+use crate::persist::Origin;
 
 /// What of a checkpoint is in memory and whole.
 pub(super) struct Restored {

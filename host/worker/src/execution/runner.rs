@@ -13,7 +13,7 @@ use weir_task::Control;
 
 use super::deploy::{Built, Deployer};
 use super::meters::Meters;
-use super::persist::Persister;
+use super::persisters::Persisters;
 use super::prepare::{PreparedJob, prepare};
 use super::restore::Restored;
 use super::tasks::Tasks;
@@ -84,8 +84,8 @@ enum State {
     New,
     Prepared(Box<PreparedJob>),
     Restored(Box<PreparedJob>, Box<Restored>),
-    Built(Box<Built>, Persister),
-    Running(Tasks, Persister),
+    Built(Box<Built>, Persisters),
+    Running(Tasks, Persisters),
     /// A step has failed; only `Cancel` is of interest.
     Failed,
 }
@@ -192,7 +192,7 @@ impl Life {
         Deployer { job, shared: &self.shared, voice: &self.voice }
     }
 
-    fn tell_tasks(&self, tasks: &Tasks, persister: &Persister, command: Command) {
+    fn tell_tasks(&self, tasks: &Tasks, persister: &Persisters, command: Command) {
         let attempt = self.voice.execution().attempt;
         match command {
             Command::Trigger { checkpoint, stop, unaligned, .. } => {

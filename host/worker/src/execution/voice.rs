@@ -106,8 +106,7 @@ impl Voice {
         self.say(|execution| Report::Declined { execution, task, checkpoint, subsumed_by, reason });
     }
 
-    pub(crate) fn acknowledged(&self, acknowledgement: Acknowledgement) {
-        let acknowledgement = Box::new(acknowledgement);
+    pub(crate) fn acknowledged(&self, acknowledgement: Box<Acknowledgement>) {
         self.say(|execution| Report::Acknowledged { execution, acknowledgement });
     }
 

@@ -1,80 +1,118 @@
-//! One persister thread.
+//! The machine: items in, what is to be said out.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use weir_channel::wire;
-use weir_model::{CheckpointId, OperatorUid, TaskId};
+use weir_model::{Attempt, CheckpointId, OperatorUid, TaskId};
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, SinkAcknowledgement, SourceAcknowledgement};
 use weir_storage::{InFlightState, InstanceState, JobStorage, Plan, Segment, StoredFile, StoredInstance, again, instance_name};
 use weir_task::{CapturedState, InFlight, InFlightSource, Prepare, SnapshotPart, TaskState};
 
-use super::snapshot::{InstanceKey, Open, Origins, Prepared};
-use super::{Item, OfTask, Shared};
+use super::snapshot::{Held, InstanceKey, Open, Origins, TaskStart};
 
 /// First wait before a store that is down is asked again.
-pub(in crate::execution) const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 250 });
+pub const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 250 });
 
 /// What a checkpoint may always merge.
 const MERGED_BYTES_MIN: u64 = 4 << 20;
 
+/// What a persister is asked to do.
+pub enum Item {
+    /// A piece of a snapshot.
+    Part(TaskId, SnapshotPart),
+    /// A task's sinks have committed.
+    Committed(TaskId, CheckpointId),
+    /// A checkpoint is complete. Every persister of an execution is told, before any of its tasks is.
+    Completed(CheckpointId),
+}
+
+impl Item {
+    /// Bytes that it holds in memory: captured state and rows in flight.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Item::Part(_, SnapshotPart::Instance { capture: Some(capture), .. }) => capture.raw_bytes(),
+            Item::Part(_, SnapshotPart::InFlight { pieces, .. }) => {
+                pieces.iter().flat_map(|piece| &piece.frames).map(weir_channel::Frame::size_bytes).sum()
+            }
+            Item::Part(..) | Item::Committed(..) | Item::Completed(_) => 0,
+        }
+    }
+}
+
+/// What became of a task's snapshot.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It is durable.
+    Acknowledged(Box<Acknowledgement>),
+    /// It cannot be made durable.
+    Failed {
+        /// The task.
+        task: TaskId,
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// What went wrong, with a hint.
+        reason: String,
+    },
+}
+
 /// What is known of a task.
 #[derive(Default)]
-struct State {
+struct Known {
     stored: HashMap<InstanceKey, StoredInstance>,
     open: BTreeMap<CheckpointId, Open>,
-    prepared: BTreeMap<OperatorUid, Prepared>,
+    held: BTreeMap<OperatorUid, Held>,
     origins: Origins,
 }
 
-pub(super) struct Thread {
-    shared: Arc<Shared>,
-    tasks: BTreeMap<TaskId, State>,
+/// Where files go.
+struct Place {
+    storage: JobStorage,
+    attempt: Attempt,
+    retry_delay: Duration,
 }
 
-impl Thread {
-    pub(super) fn new(shared: Arc<Shared>, tasks: BTreeMap<TaskId, OfTask>) -> Thread {
-        let tasks = tasks.into_iter().map(|(task, known)| {
-            let stored = known.instances.into_iter().collect();
-            (task, State { stored, origins: known.origins, ..State::default() })
+/// Makes the snapshots of some tasks durable.
+pub struct Persister {
+    place: Place,
+    tasks: BTreeMap<TaskId, Known>,
+}
+
+impl Persister {
+    /// One for these tasks of an attempt. A storage that is down is asked again after `retry_delay`, a few times.
+    pub fn new(storage: JobStorage, attempt: Attempt, retry_delay: Duration, tasks: BTreeMap<TaskId, TaskStart>) -> Persister {
+        let tasks = tasks.into_iter().map(|(task, start)| {
+            let stored = start.instances.into_iter().collect();
+            (task, Known { stored, origins: start.origins, ..Known::default() })
         });
-        Thread { tasks: tasks.collect(), shared }
+        Persister { place: Place { storage, attempt, retry_delay }, tasks: tasks.collect() }
     }
 
-    /// Works until nobody can ask any more.
-    pub(super) fn run(mut self, queue: &Receiver<Item>) {
-        while let Ok(item) = queue.recv() {
-            if self.shared.cancelled.load(Ordering::Relaxed) {
-                continue;
+    /// Does one thing, for as long as the storage takes. Gives what is to be said, after the last part of a snapshot only.
+    pub fn handle(&mut self, item: Item) -> Option<Outcome> {
+        match item {
+            Item::Part(task, part) => return self.part(task, part),
+            Item::Committed(task, checkpoint) => {
+                let known = self.tasks.entry(task).or_default();
+                known.held.values_mut().for_each(|held| held.committed(checkpoint));
             }
-            match item {
-                Item::Part(task, part) => self.part(task, part),
-                Item::Committed(task, checkpoint) => {
-                    let state = self.tasks.entry(task).or_default();
-                    state.prepared.values_mut().for_each(|prepared| prepared.committed(checkpoint));
-                }
-                Item::Completed(checkpoint) => {
-                    let stored = self.tasks.values_mut().flat_map(|task| task.stored.values_mut());
-                    stored.for_each(|instance| instance.complete(checkpoint));
-                }
+            Item::Completed(checkpoint) => {
+                let stored = self.tasks.values_mut().flat_map(|task| task.stored.values_mut());
+                stored.for_each(|instance| instance.complete(checkpoint));
             }
         }
+        None
     }
 
-    fn part(&mut self, task: TaskId, part: SnapshotPart) {
+    fn part(&mut self, task: TaskId, part: SnapshotPart) -> Option<Outcome> {
         match part {
             SnapshotPart::Begin { checkpoint, state, prepare } => self.begin(task, checkpoint, state, prepare),
             SnapshotPart::Instance { checkpoint, uid, instance, capture, watermark, finished } => {
-                let waiting = capture.as_ref().map_or(0, |capture| capture.raw_bytes());
                 let key = InstanceKey { uid, id: instance };
                 self.instance(task, checkpoint, key, capture, watermark, finished);
-                self.shared.waiting_bytes.fetch_sub(waiting, Ordering::Relaxed);
             }
             SnapshotPart::InFlight { checkpoint, pieces } => self.in_flight(task, checkpoint, &pieces),
-            SnapshotPart::End { checkpoint } => self.end(task, checkpoint),
+            SnapshotPart::End { checkpoint } => return self.end(task, checkpoint),
             SnapshotPart::Abandon { checkpoint } => {
                 let state = self.tasks.entry(task).or_default();
                 // One that was acknowledged may still turn out to be complete: its chains stay.
@@ -83,6 +121,7 @@ impl Thread {
                 }
             }
         }
+        None
     }
 
     fn begin(&mut self, task: TaskId, checkpoint: CheckpointId, state: TaskState, prepare: Vec<(OperatorUid, Prepare)>) {
@@ -90,7 +129,7 @@ impl Thread {
         let of_task = self.tasks.entry(task).or_default();
         for (uid, prepare) in prepare {
             match prepare() {
-                Ok(Some(value)) => of_task.prepared.entry(uid).or_default().add(checkpoint, value),
+                Ok(Some(value)) => of_task.held.entry(uid).or_default().add(checkpoint, value),
                 Ok(None) => {}
                 // The sink refuses further rows after this, so the job fails over to its last checkpoint.
                 Err(error) => open.failure = Some(format!("sink {uid}: {error}")),
@@ -115,7 +154,7 @@ impl Thread {
             None => stored.chain().to_vec(),
             Some(capture) => {
                 open.captured_bytes += capture.raw_bytes() as u64;
-                match store(&self.shared, open, stored, (task, checkpoint), &*capture) {
+                match store(&self.place, open, stored, (task, checkpoint), &*capture) {
                     Ok(chain) => chain,
                     Err(reason) => {
                         open.failure = Some(format!("{} of operator {}: {reason}", key.id, key.uid));
@@ -131,28 +170,28 @@ impl Thread {
         let Some(state) = self.tasks.get_mut(&task) else { return };
         let Some(open) = state.open.get_mut(&checkpoint).filter(|open| open.failure.is_none()) else { return };
         for piece in pieces.iter().filter(|piece| !piece.frames.is_empty()) {
-            if let Err(reason) = store_in_flight(&self.shared, open, &state.origins, (task, checkpoint), piece) {
+            if let Err(reason) = store_in_flight(&self.place, open, &state.origins, (task, checkpoint), piece) {
                 open.failure = Some(format!("rows in flight: {reason}"));
                 return;
             }
         }
     }
 
-    fn end(&mut self, task: TaskId, checkpoint: CheckpointId) {
-        let Some(state) = self.tasks.get_mut(&task) else { return };
-        let Some(mut open) = state.open.remove(&checkpoint) else { return };
+    fn end(&mut self, task: TaskId, checkpoint: CheckpointId) -> Option<Outcome> {
+        let state = self.tasks.get_mut(&task)?;
+        let mut open = state.open.remove(&checkpoint)?;
         let file = match (open.failure.take(), open.writer.take()) {
             (Some(reason), _) => Err(reason),
             (None, None) => Ok(None),
             (None, Some(writer)) => writer.finish().map(Some).map_err(|error| error.to_string()),
         };
-        match file {
-            Ok(file) => self.shared.voice.acknowledged(acknowledgement(task, checkpoint, open, &state.prepared, file)),
+        Some(match file {
+            Ok(file) => Outcome::Acknowledged(Box::new(acknowledgement(task, checkpoint, open, &state.held, file))),
             Err(reason) => {
                 state.stored.values_mut().for_each(|instance| instance.forget(checkpoint));
-                self.shared.voice.persist_failed(task, checkpoint, reason);
+                Outcome::Failed { task, checkpoint, reason }
             }
-        }
+        })
     }
 }
 
@@ -160,7 +199,7 @@ fn acknowledgement(
     task: TaskId,
     checkpoint: CheckpointId,
     open: Open,
-    prepared: &BTreeMap<OperatorUid, Prepared>,
+    held: &BTreeMap<OperatorUid, Held>,
     file: Option<StoredFile>,
 ) -> Acknowledgement {
     let TaskState { watermarks, finished, source } = open.state;
@@ -170,10 +209,8 @@ fn acknowledgement(
         name: instance_name(key.id),
         state,
     };
-    let sink = |(uid, prepared): (&OperatorUid, &Prepared)| SinkAcknowledgement {
-        uid: uid.to_string(),
-        committables: prepared.up_to(checkpoint),
-    };
+    let sink =
+        |(uid, held): (&OperatorUid, &Held)| SinkAcknowledgement { uid: uid.to_string(), committables: held.up_to(checkpoint) };
     Acknowledgement {
         task,
         checkpoint,
@@ -181,7 +218,7 @@ fn acknowledgement(
         watermarks,
         source,
         instances: open.instances.into_iter().map(instance).collect(),
-        sinks: prepared.iter().map(sink).collect(),
+        sinks: held.iter().map(sink).collect(),
         in_flight: open.in_flight,
         file,
         captured_bytes: open.captured_bytes,
@@ -192,7 +229,7 @@ fn acknowledgement(
 
 /// Writes frames that were in flight.
 fn store_in_flight(
-    shared: &Shared,
+    place: &Place,
     open: &mut Open,
     origins: &Origins,
     (task, checkpoint): (TaskId, CheckpointId),
@@ -206,7 +243,7 @@ fn store_in_flight(
     for frame in &piece.frames {
         bytes.extend_from_slice(&wire::encode_to_vec(frame).map_err(|error| error.to_string())?);
     }
-    let writer = open.writer.get_or_insert_with(|| shared.storage.writer(shared.voice.execution().attempt, checkpoint, task));
+    let writer = open.writer.get_or_insert_with(|| place.storage.writer(place.attempt, checkpoint, task));
     let frames = writer.append(&bytes).map_err(|error| error.to_string())?;
     open.in_flight_bytes += frames.length;
     open.in_flight.push(InFlightState {
@@ -224,7 +261,7 @@ fn store_in_flight(
 
 /// Writes a capture, merged with stored ones where that is due. Returns the instance's chain in this checkpoint.
 fn store(
-    shared: &Shared,
+    place: &Place,
     open: &mut Open,
     stored: &mut StoredInstance,
     (task, checkpoint): (TaskId, CheckpointId),
@@ -235,21 +272,21 @@ fn store(
     // A checkpoint merges about as much as it captured, so that merging never costs more than what it is for.
     let may_merge = open.merged_bytes < open.captured_bytes.max(MERGED_BYTES_MIN);
     if let Plan::Merge(from) = stored.plan(may_merge) {
-        image = merged(&shared.storage, &stored.chain()[from..], &image)?;
+        image = merged(place, &stored.chain()[from..], capture, &image)?;
         kept = from;
         open.merged_bytes += image.len() as u64;
     }
-    let writer = open.writer.get_or_insert_with(|| shared.storage.writer(shared.voice.execution().attempt, checkpoint, task));
+    let writer = open.writer.get_or_insert_with(|| place.storage.writer(place.attempt, checkpoint, task));
     let segment = writer.append(&image).map_err(|error| error.to_string())?;
     Ok(stored.add(checkpoint, kept, segment))
 }
 
-fn merged(storage: &JobStorage, chain: &[Segment], newest: &[u8]) -> Result<Vec<u8>, String> {
+fn merged(place: &Place, chain: &[Segment], capture: &dyn CapturedState, newest: &[u8]) -> Result<Vec<u8>, String> {
     let older = chain
         .iter()
-        .map(|segment| again(RETRY_DELAY, || storage.read(segment)))
+        .map(|segment| again(place.retry_delay, || place.storage.read(segment)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| error.to_string())?;
     let images: Vec<&[u8]> = older.iter().map(|image| &image[..]).chain([newest]).collect();
-    weir_sandbox::merge(&images).map_err(|error| error.to_string())
+    capture.merge(&images)
 }

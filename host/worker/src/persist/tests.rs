@@ -4,21 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
 
 use weir_channel::{Frame, wire};
 use weir_model::{Attempt, Batch, CheckpointId, InstanceId, KeyGroupRange, TaskId, WATERMARK_START};
 use weir_plan::Exchange;
-use weir_protocol::{Acknowledgement, Execution, Report};
-use weir_sandbox::{Component, InstanceLimits, OperatorContext, Sandbox, SandboxOptions, Template};
+use weir_protocol::Acknowledgement;
+use weir_sandbox::{Component, HostEvents, InstanceLimits, LogLevel, OperatorContext, Sandbox, SandboxOptions, Template};
 use weir_storage::{JobStorage, Segment};
-use weir_task::{CapturedState, InFlight, InFlightSource, Outlet, SnapshotPart, TaskState};
+use weir_task::{CapturedState, InFlight, InFlightSource, SnapshotPart, TaskState};
 
-use super::{OfTask, Origin, Origins, Persister};
-use crate::Reports;
-use crate::execution::host::{Metrics, OperatorHost};
-use crate::execution::voice::Voice;
+use super::{Item, Origin, Origins, Outcome, Persister, RETRY_DELAY, TaskStart};
 use crate::tests::store::{ENOSPC, Fault, Store};
 
 const TASK: TaskId = TaskId(3);
@@ -29,16 +24,16 @@ struct Bench {
     template: Template,
     instance: weir_sandbox::Instance,
     persister: Persister,
-    outlet: Box<dyn Outlet>,
-    reports: Receiver<Report>,
 }
 
-struct Heard(Sender<Report>);
+struct Deaf;
 
-impl Reports for Heard {
-    fn report(&self, report: Report) {
-        self.0.send(report).unwrap();
-    }
+impl HostEvents for Deaf {
+    fn log(&self, _: LogLevel, _: &str) {}
+
+    fn count(&self, _: &str, _: u64) {}
+
+    fn gauge(&self, _: &str, _: f64) {}
 }
 
 fn origin(sender: u32) -> Origin {
@@ -46,14 +41,13 @@ fn origin(sender: u32) -> Origin {
 }
 
 fn template(component: &Component) -> Template {
-    let host = OperatorHost::new("numbers".into(), "count".into(), &Metrics::default());
     let context = OperatorContext {
         job: "numbers".to_owned(),
         operator: "count".to_owned(),
         component: "count".to_owned(),
         config: "{}".to_owned(),
     };
-    component.template(&context, &InstanceLimits::default(), Arc::new(host)).unwrap()
+    component.template(&context, &InstanceLimits::default(), Arc::new(Deaf)).unwrap()
 }
 
 impl Bench {
@@ -62,17 +56,13 @@ impl Bench {
         let storage = JobStorage::with_store(Arc::new(store.clone()), "test:store", "numbers").unwrap();
         let attempt = storage.new_attempt().unwrap();
         let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
-        let template = template(&sandbox.take_in(&wat::parse_str(include_str!("../../tests/count.wat")).unwrap()).unwrap());
-        #[allow(clippy::disallowed_methods, reason = "as in a job")]
-        let (sender, reports) = channel();
-        let execution = Execution { job: "numbers".to_owned(), attempt };
+        let template = template(&sandbox.take_in(&wat::parse_str(include_str!("../tests/count.wat")).unwrap()).unwrap());
         assert_eq!(attempt, Attempt(1));
-        let voice = Arc::new(Voice::new(execution, vec![TASK], Arc::new(Heard(sender))));
         let origins = Origins { channels: vec![origin(0), origin(1)], restored: vec![origin(7)] };
-        let tasks = BTreeMap::from([(TASK, OfTask { instances: Vec::new(), origins })]);
-        let persister = Persister::start(storage.clone(), voice, tasks).unwrap();
+        let tasks = BTreeMap::from([(TASK, TaskStart { instances: Vec::new(), origins })]);
+        let persister = Persister::new(storage.clone(), attempt, RETRY_DELAY, tasks);
         let instance = template.instantiate().unwrap();
-        Bench { store, storage, template, instance, outlet: persister.outlet(), persister, reports }
+        Bench { store, storage, template, instance, persister }
     }
 
     fn count(&mut self, rows: usize) {
@@ -82,32 +72,35 @@ impl Bench {
     }
 
     /// Hands a whole snapshot over, with a capture of the instance.
-    fn snapshot(&mut self, checkpoint: u64, in_flight: Vec<InFlight>) -> Report {
+    fn snapshot(&mut self, checkpoint: u64, in_flight: Vec<InFlight>) -> Outcome {
         let capture = Box::new(self.instance.capture(CheckpointId(checkpoint)).unwrap());
         self.hand_over(checkpoint, Some(capture), in_flight)
     }
 
-    fn hand_over(&mut self, checkpoint: u64, capture: Option<Box<dyn CapturedState>>, in_flight: Vec<InFlight>) -> Report {
+    fn hand_over(&mut self, checkpoint: u64, capture: Option<Box<dyn CapturedState>>, in_flight: Vec<InFlight>) -> Outcome {
         let checkpoint = CheckpointId(checkpoint);
         let (uid, instance) = ("count".into(), InstanceId::Subtask(0));
-        self.outlet.snapshot(TASK, SnapshotPart::Begin { checkpoint, state: TaskState::default(), prepare: Vec::new() });
-        self.outlet.snapshot(TASK, SnapshotPart::InFlight { checkpoint, pieces: in_flight });
+        self.part(SnapshotPart::Begin { checkpoint, state: TaskState::default(), prepare: Vec::new() });
+        self.part(SnapshotPart::InFlight { checkpoint, pieces: in_flight });
         let part = SnapshotPart::Instance { checkpoint, uid, instance, capture, watermark: WATERMARK_START, finished: false };
-        self.outlet.snapshot(TASK, part);
-        self.outlet.snapshot(TASK, SnapshotPart::End { checkpoint });
-        self.reports.recv_timeout(Duration::from_secs(10)).unwrap()
+        self.part(part);
+        self.part(SnapshotPart::End { checkpoint }).unwrap()
+    }
+
+    fn part(&mut self, part: SnapshotPart) -> Option<Outcome> {
+        self.persister.handle(Item::Part(TASK, part))
     }
 
     /// A snapshot of an instance that was not called since the last completed checkpoint.
     fn uncaptured(&mut self, checkpoint: u64) -> Box<Acknowledgement> {
         match self.hand_over(checkpoint, None, Vec::new()) {
-            Report::Acknowledged { acknowledgement, .. } => acknowledgement,
+            Outcome::Acknowledged(acknowledgement) => acknowledgement,
             other => panic!("{other:?}"),
         }
     }
 
     fn abandon(&mut self, checkpoint: u64) {
-        self.outlet.snapshot(TASK, SnapshotPart::Abandon { checkpoint: CheckpointId(checkpoint) });
+        self.part(SnapshotPart::Abandon { checkpoint: CheckpointId(checkpoint) });
     }
 
     fn acknowledged(&mut self, checkpoint: u64) -> Box<Acknowledgement> {
@@ -116,13 +109,13 @@ impl Bench {
 
     fn acknowledged_with(&mut self, checkpoint: u64, in_flight: Vec<InFlight>) -> Box<Acknowledgement> {
         match self.snapshot(checkpoint, in_flight) {
-            Report::Acknowledged { acknowledgement, .. } => acknowledgement,
+            Outcome::Acknowledged(acknowledgement) => acknowledgement,
             other => panic!("{other:?}"),
         }
     }
 
     fn complete(&mut self, checkpoint: u64) {
-        self.persister.completed(CheckpointId(checkpoint));
+        self.persister.handle(Item::Completed(CheckpointId(checkpoint)));
         self.instance.checkpoint_completed(CheckpointId(checkpoint));
     }
 
@@ -227,7 +220,7 @@ fn s40_a_snapshot_that_cannot_be_written_says_why_and_the_next_one_is_whole() {
     bench.count(10);
     bench.store.set(Fault::Files(ENOSPC));
     match bench.snapshot(2, Vec::new()) {
-        Report::PersistFailed { task, checkpoint, reason, .. } => {
+        Outcome::Failed { task, checkpoint, reason } => {
             assert_eq!((task, checkpoint), (TASK, CheckpointId(2)));
             assert!(reason.contains("the storage is full") && reason.contains("test:store"), "{reason}");
         }

@@ -3,38 +3,49 @@
 use serde_json::Value;
 use weir_model::{CheckpointId, InstanceId, OperatorUid};
 use weir_plan::Exchange;
-use weir_storage::{Committable, InFlightState, InstanceState, SnapshotWriter};
+use weir_storage::{Committable, InFlightState, InstanceState, SnapshotWriter, StoredInstance};
 use weir_task::TaskState;
 
 /// Names an instance within a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::execution) struct InstanceKey {
-    pub(in crate::execution) uid: OperatorUid,
-    pub(in crate::execution) id: InstanceId,
+pub struct InstanceKey {
+    /// Its operator.
+    pub uid: OperatorUid,
+    /// Which of its instances.
+    pub id: InstanceId,
+}
+
+/// What a persister knows of a task at its start.
+#[derive(Clone, Debug, Default)]
+pub struct TaskStart {
+    /// What the checkpoint that was restored holds of its instances.
+    pub instances: Vec<(InstanceKey, StoredInstance)>,
+    /// Where rows come from that are on their way to it.
+    pub origins: Origins,
 }
 
 /// Where rows that are on their way to a task come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::execution) struct Origin {
+pub struct Origin {
     /// Uid of the vertex that wrote them.
-    pub(in crate::execution) from: String,
+    pub from: String,
     /// The output they left by; none: dead letters.
-    pub(in crate::execution) output: Option<u32>,
+    pub output: Option<u32>,
     /// The input they come in by.
-    pub(in crate::execution) input: u32,
+    pub input: u32,
     /// Subtask that wrote them.
-    pub(in crate::execution) sender: u32,
+    pub sender: u32,
     /// How they found theirs.
-    pub(in crate::execution) exchange: Exchange,
+    pub exchange: Exchange,
 }
 
 /// The origins of all that can be on its way to a task.
 #[derive(Clone, Debug, Default)]
-pub(in crate::execution) struct Origins {
+pub struct Origins {
     /// By channel of its gate.
-    pub(in crate::execution) channels: Vec<Origin>,
+    pub channels: Vec<Origin>,
     /// By entry of what a checkpoint had in flight.
-    pub(in crate::execution) restored: Vec<Origin>,
+    pub restored: Vec<Origin>,
 }
 
 /// A snapshot that is being written.
@@ -68,11 +79,11 @@ impl Open {
 
 /// Committables of a sink, by the checkpoint they were prepared for.
 #[derive(Debug, Default)]
-pub(super) struct Prepared {
+pub(super) struct Held {
     committables: Vec<(CheckpointId, Value)>,
 }
 
-impl Prepared {
+impl Held {
     pub(super) fn add(&mut self, checkpoint: CheckpointId, value: Value) {
         self.committables.push((checkpoint, value));
     }

@@ -1,0 +1,222 @@
+//! What waits for a persister.
+//!
+//! Owns the items and counts their bytes; knows nothing of what becomes of them. Unbounded in name only: a task hands over one
+//! snapshot at a time, and what was handed over for a checkpoint that is given up leaves the queue with the word that it is.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use weir_model::{CheckpointId, TaskId};
+use weir_task::{SnapshotPart, Wake};
+
+use super::Item;
+
+/// Bytes that wait in all queues of an execution, or are being written.
+#[derive(Debug, Default)]
+pub struct Load(AtomicUsize);
+
+impl Load {
+    /// How many they are now.
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was popped with so many bytes is written, or given up.
+    pub fn done(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What a driver of a persister finds in its queue.
+pub enum Popped {
+    /// Something to do, and the bytes that it held: [`Load::done`] is told once it is done.
+    Item(Item, usize),
+    /// Nothing now; the driver is woken when there is.
+    Nothing,
+    /// Nothing ever again.
+    Closed,
+}
+
+/// Items on their way to one persister. Pushed by tasks, which never wait here; popped by one driver.
+pub struct Queue {
+    state: Mutex<State>,
+    wake: Arc<dyn Wake>,
+    load: Arc<Load>,
+}
+
+#[derive(Default)]
+struct State {
+    items: VecDeque<Item>,
+    is_closed: bool,
+}
+
+impl Queue {
+    /// An empty queue, whose driver waits for `wake`.
+    pub fn new(wake: Arc<dyn Wake>, load: Arc<Load>) -> Queue {
+        Queue { state: Mutex::default(), wake, load }
+    }
+
+    /// Puts an item behind the others. Nothing happens where the queue is closed.
+    pub fn push(&self, item: Item) {
+        {
+            let mut state = self.state.lock();
+            if state.is_closed {
+                return;
+            }
+            if let Item::Part(task, SnapshotPart::Abandon { checkpoint }) = &item {
+                let freed = state.abandon(*task, *checkpoint);
+                self.load.done(freed);
+            }
+            self.load.add(item.held_bytes());
+            state.items.push_back(item);
+        }
+        self.wake.wake();
+    }
+
+    /// Takes the oldest item.
+    pub fn pop(&self) -> Popped {
+        let mut state = self.state.lock();
+        match state.items.pop_front() {
+            Some(item) => {
+                let bytes = item.held_bytes();
+                Popped::Item(item, bytes)
+            }
+            None if state.is_closed => Popped::Closed,
+            None => Popped::Nothing,
+        }
+    }
+
+    /// Nothing more is taken; what is here is still popped.
+    pub fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.wake.wake();
+    }
+
+    /// Nothing more is taken, and what is here is dropped.
+    pub fn discard(&self) {
+        let dropped = {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            std::mem::take(&mut state.items)
+        };
+        self.load.done(dropped.iter().map(Item::held_bytes).sum());
+        self.wake.wake();
+    }
+}
+
+impl State {
+    /// Drops what was handed over for a checkpoint that is given up, and gives the bytes that it held. The sinks' rows stay: those of a
+    /// checkpoint that died belong to the next one, and a sink whose rows are not made durable is of no use any more.
+    fn abandon(&mut self, task: TaskId, of: CheckpointId) -> usize {
+        let mut freed = 0;
+        self.items.retain(|item| {
+            let drop = match item {
+                Item::Part(at, SnapshotPart::Instance { checkpoint, .. })
+                | Item::Part(at, SnapshotPart::InFlight { checkpoint, .. })
+                | Item::Part(at, SnapshotPart::End { checkpoint }) => (*at, *checkpoint) == (task, of),
+                Item::Part(_, SnapshotPart::Begin { .. } | SnapshotPart::Abandon { .. })
+                | Item::Committed(..)
+                | Item::Completed(_) => false,
+            };
+            freed += if drop { item.held_bytes() } else { 0 };
+            !drop
+        });
+        freed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::{InstanceId, WATERMARK_START};
+    use weir_task::{CapturedState, Signal, TaskState};
+
+    use super::*;
+
+    const TASK: TaskId = TaskId(1);
+
+    struct Page;
+
+    impl CapturedState for Page {
+        fn raw_bytes(&self) -> usize {
+            4_096
+        }
+
+        fn encode(&self) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn merge(&self, _: &[&[u8]]) -> Result<Vec<u8>, String> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn queue() -> (Queue, Arc<Load>) {
+        let load = Arc::new(Load::default());
+        (Queue::new(Arc::new(Signal::default()), load.clone()), load)
+    }
+
+    fn hand_over(queue: &Queue, checkpoint: u64) {
+        let checkpoint = CheckpointId(checkpoint);
+        queue.push(Item::Part(TASK, SnapshotPart::Begin { checkpoint, state: TaskState::default(), prepare: Vec::new() }));
+        let (uid, instance) = ("count".into(), InstanceId::Subtask(0));
+        let (capture, watermark, finished) = (Some(Box::new(Page) as Box<dyn CapturedState>), WATERMARK_START, false);
+        queue.push(Item::Part(TASK, SnapshotPart::Instance { checkpoint, uid, instance, capture, watermark, finished }));
+        queue.push(Item::Part(TASK, SnapshotPart::End { checkpoint }));
+    }
+
+    fn popped(queue: &Queue) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        while let Popped::Item(item, _) = queue.pop() {
+            found.push(match item {
+                Item::Part(_, SnapshotPart::Begin { .. }) => "begin",
+                Item::Part(_, SnapshotPart::Instance { .. }) => "instance",
+                Item::Part(_, SnapshotPart::InFlight { .. }) => "in flight",
+                Item::Part(_, SnapshotPart::End { .. }) => "end",
+                Item::Part(_, SnapshotPart::Abandon { .. }) => "abandon",
+                Item::Committed(..) => "committed",
+                Item::Completed(_) => "completed",
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn s86_checkpoints_that_are_given_up_while_storage_hangs_leave_nothing_that_grows() {
+        let (queue, load) = queue();
+        for checkpoint in 1..=1_000 {
+            hand_over(&queue, checkpoint);
+            assert_eq!(load.bytes(), 4_096, "one snapshot waits");
+            queue.push(Item::Part(TASK, SnapshotPart::Abandon { checkpoint: CheckpointId(checkpoint) }));
+            assert_eq!(load.bytes(), 0);
+        }
+        hand_over(&queue, 1_001);
+        let left = popped(&queue);
+        assert_eq!(left[..2], ["begin", "abandon"], "the rows of its sinks are kept");
+        assert_eq!(left[2_000..], ["begin", "instance", "end"]);
+    }
+
+    #[test]
+    fn another_task_keeps_what_it_has_handed_over() {
+        let (queue, _) = queue();
+        hand_over(&queue, 1);
+        queue.push(Item::Part(TaskId(2), SnapshotPart::Abandon { checkpoint: CheckpointId(1) }));
+        queue.push(Item::Part(TASK, SnapshotPart::Abandon { checkpoint: CheckpointId(2) }));
+        assert_eq!(popped(&queue), ["begin", "instance", "end", "abandon", "abandon"]);
+    }
+
+    #[test]
+    fn what_is_discarded_counts_no_more_and_nothing_comes_after() {
+        let (queue, load) = queue();
+        hand_over(&queue, 1);
+        queue.discard();
+        hand_over(&queue, 2);
+        assert!(matches!(queue.pop(), Popped::Closed));
+        assert_eq!(load.bytes(), 0);
+    }
+}
