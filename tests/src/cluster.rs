@@ -44,6 +44,8 @@ pub struct Setup {
     pub identity: Option<PathBuf>,
     /// Where a worker is told that the coordinator is.
     pub coordinator: Option<String>,
+    /// Where else a coordinator may be.
+    pub other_coordinator: Option<String>,
     /// Where a worker listens.
     pub listen: Option<String>,
     /// Where a worker says that it listens.
@@ -197,6 +199,9 @@ impl Cluster {
         arguments.extend(["--identity", &identity]);
         if let Some(advertise) = &setup.advertise {
             arguments.extend(["--advertise", advertise]);
+        }
+        if let Some(other) = &setup.other_coordinator {
+            arguments.extend(["--coordinator", other]);
         }
         let node = self.node(name, &arguments);
         self.workers.insert(name.to_owned(), node);

@@ -84,6 +84,8 @@ pub(crate) fn page(cluster: &dyn ClusterApi) -> String {
     page.gauge("weir_cluster_workers", "Workers that are connected", &[], status.workers.into());
     page.gauge("weir_cluster_slots", "Slots of connected workers", &[], status.slots.into());
     page.gauge("weir_cluster_slots_used", "Slots in use", &[], status.slots_used.into());
+    let elsewhere = status.led_elsewhere.len() as f64;
+    page.gauge("weir_cluster_workers_led_elsewhere", "Workers that follow another coordinator and do not join", &[], elsewhere);
     for worker in cluster.workers() {
         let labels = [("worker", worker.name.as_str())];
         page.gauge("weir_worker_up", "Whether the worker is connected", &labels, u8::from(worker.alive).into());

@@ -55,6 +55,7 @@ fn table() -> Table {
         .add("get", "/metrics", get(prometheus))
         .add("get", "/api/v1/openapi.json", get(description))
         .add("get", "/api/v1/cluster", get(cluster))
+        .add("post", "/api/v1/cluster/adopt", post(adopt))
         .add("get", "/api/v1/workers", get(workers))
         .add("get", "/api/v1/components", get(components))
         .add("put", "/api/v1/components/{name}/{version}", put(push))
@@ -177,6 +178,18 @@ async fn description() -> Response {
 
 async fn cluster(State(site): State<Site>) -> Answer {
     shown(&site, |cluster| cluster.status()).await
+}
+
+/// Body of a request to take another coordinator's place.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Adopt {
+    origin: String,
+}
+
+async fn adopt(State(site): State<Site>, headers: HeaderMap, body: Body) -> Answer {
+    let Adopt { origin } = body::read_json(body, &headers, API_BODY_BYTES_MAX, "a coordinator's id").await?;
+    asked(&site, move |cluster| cluster.adopt(&origin)).await
 }
 
 async fn workers(State(site): State<Site>) -> Answer {

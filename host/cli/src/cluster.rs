@@ -8,6 +8,7 @@ use serde_json::json;
 use weir_api::Token;
 use weir_model::ErrorNumber;
 use weir_plan::parse_duration;
+use weir_protocol::api::LedElsewhere;
 use weir_transport::pki::{Validity, add_node, create_cluster, renew_authority, revoke};
 use weir_transport::{Role, TransportError};
 
@@ -77,6 +78,14 @@ pub(crate) enum Command {
         dir: PathBuf,
         /// The node, or a folder with its node.pem
         node: PathBuf,
+    },
+    /// Take the place of a coordinator that is lost for good: its workers end what they run, and join the one that is asked
+    Adopt {
+        /// The lost coordinator, as `weir cluster status` names it beside the workers that follow it: the first 8 digits or more
+        #[arg(value_name = "COORDINATOR")]
+        origin: String,
+        #[command(flatten)]
+        cluster: ClusterArgs,
     },
     /// Show the cluster's coordinator, its workers and slots
     Status {
@@ -150,6 +159,7 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
             }
             output::print(&format!("{}\n", folder.display()))
         }
+        Command::Adopt { origin, cluster } => adopt(&Client::new(cluster.target_or_local(global)?)?, &origin, global),
         Command::Status { cluster } => status(&Client::new(cluster.target_or_local(global)?)?, global),
     }
 }
@@ -230,9 +240,10 @@ fn status(client: &Client, global: &Global) -> anyhow::Result<()> {
     }
     let started = output::ago(status.started_at_ms);
     let text = format!(
-        "cluster      {}\ncoordinator  {}, version {}, started {started}\ncertificate  {}\nworkers      {} connected\nslots        {} of {} used\n",
+        "cluster      {}\ncoordinator  {}, id {}, version {}, started {started}\ncertificate  {}\nworkers      {} connected\nslots        {} of {} used\n",
         status.cluster,
         client.address(),
+        status.epoch,
         status.version,
         certificate(status.certificate_until_ms),
         status.workers,
@@ -240,11 +251,44 @@ fn status(client: &Client, global: &Global) -> anyhow::Result<()> {
         status.slots,
     );
     output::print(&text)?;
+    if let Some(one) = status.led_elsewhere.first() {
+        output::print(&format!("\n{}", led_elsewhere(&status.led_elsewhere)))?;
+        global.note(&format!(
+            "these workers run what another coordinator began, and do not join; where that one is lost for good: weir cluster adopt {}",
+            one.led_by.origin_short()
+        ));
+    }
     if workers.is_empty() {
         global.note("no worker has connected yet; `weir worker --coordinator HOST:PORT --identity DIR` starts one");
         return Ok(());
     }
     output::print(&format!("\n{}", crate::worker::table(&workers)))
+}
+
+/// Workers that follow another coordinator, for people.
+fn led_elsewhere(workers: &[LedElsewhere]) -> String {
+    let header = ["WORKER", "SEEN", "AT", "FOLLOWS", "RUNS"].map(str::to_owned).to_vec();
+    let rows = workers.iter().map(|worker| {
+        vec![
+            worker.worker.clone(),
+            output::ago(worker.seen_at_ms),
+            worker.from.clone(),
+            format!("coordinator {}", worker.led_by),
+            worker.jobs.join(", "),
+        ]
+    });
+    output::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>())
+}
+
+fn adopt(client: &Client, origin: &str, global: &Global) -> anyhow::Result<()> {
+    let status = client.adopt(origin)?;
+    if global.json {
+        return output::print_json(&status);
+    }
+    global.note(
+        "workers of that coordinator join within seconds, and end what they run for it: submit its jobs again, they go on from their          last checkpoints. Should it come back after all, it does not lead these workers any more",
+    );
+    output::print(&format!("{}\n", status.epoch))
 }
 
 /// Until when the coordinator's certificate counts.

@@ -3,6 +3,8 @@
 //! ```text
 //! key                          value (JSON)
 //! schema                       version of this layout
+//! epoch                        Epoch: whose metadata this is, and starts of a coordinator from it
+//! succeeds                     [Epoch]: coordinators that are lost for good, whose workers this one may lead; none until then
 //! job/<name>                   JobRecord
 //! begun/<name>                 Begun: the last execution
 //! event/<name>/<number>        JobEvent; number as 8 bytes, big-endian
@@ -20,6 +22,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction};
 use serde::de::DeserializeOwned;
+use weir_model::Epoch;
 use weir_protocol::api::JobEvent;
 
 pub(crate) use self::lock::DataLock;
@@ -136,6 +139,32 @@ impl Metadata {
             folder: self.folder.clone(),
             reason: "the coordinator ends".to_owned(),
         })
+    }
+
+    /// Counts one more start of a coordinator; durable when this returns. The origin is made with the first.
+    pub(crate) fn next_epoch(&self) -> Result<Epoch, MetadataError> {
+        let epoch = match self.get::<Epoch>(b"epoch")? {
+            Some(before) => Epoch { count: before.count.saturating_add(1), ..before },
+            None => Epoch { origin: self.random()?, count: 1 },
+        };
+        self.write(|batch| batch.put(b"epoch", &epoch))?;
+        Ok(epoch)
+    }
+
+    /// Sixteen random bytes. SQLite's generator is seeded by the operating system.
+    fn random(&self) -> Result<[u8; 16], MetadataError> {
+        let bytes = self.connection()?.query_row("SELECT randomblob(16)", [], |row| row.get(0));
+        bytes.map_err(|error| self.failed("make an id for", &error))
+    }
+
+    /// Coordinators that are lost for good, whose workers this one may lead.
+    pub(crate) fn succeeds(&self) -> Result<Vec<Epoch>, MetadataError> {
+        Ok(self.get(b"succeeds")?.unwrap_or_default())
+    }
+
+    /// Writes them.
+    pub(crate) fn put_succeeds(&self, lost: &[Epoch]) -> Result<(), MetadataError> {
+        self.write(|batch| batch.put(b"succeeds", &lost))
     }
 
     /// All jobs, by name.

@@ -19,9 +19,14 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The first eight hexadecimal digits of the origin: enough for people to tell coordinators apart, never for a comparison.
+    /// The origin as 32 hexadecimal digits.
+    pub fn origin_text(&self) -> String {
+        origin_text::hex(&self.origin)
+    }
+
+    /// The first eight of them: enough for people to tell coordinators apart, never for a comparison.
     pub fn origin_short(&self) -> String {
-        let mut short = origin_text::hex(&self.origin);
+        let mut short = self.origin_text();
         short.truncate(8);
         short
     }
@@ -42,7 +47,7 @@ impl fmt::Display for Epoch {
 
 impl fmt::Debug for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Epoch({}/{})", origin_text::hex(&self.origin), self.count)
+        write!(f, "Epoch({}/{})", self.origin_text(), self.count)
     }
 }
 

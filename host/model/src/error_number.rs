@@ -91,6 +91,8 @@ error_numbers! {
     TooManyJobs = "E0046",
     /// The coordinator is shutting down.
     CoordinatorEnds = "E0047",
+    /// There is no such coordinator whose workers could be adopted.
+    NothingToAdopt = "E0048",
     /// The coordinator cannot be reached.
     CoordinatorUnreachable = "E0050",
     /// The token is missing or wrong.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_model::{CheckpointId, Digest, Oddities};
+use weir_model::{CheckpointId, Digest, Epoch, Oddities};
 
 use crate::JobSpec;
 
@@ -272,6 +272,29 @@ pub struct ClusterStatus {
     pub slots: u32,
     /// Of these, slots in use.
     pub slots_used: u32,
+    /// Which coordinator this is: whose metadata it has, and its starts from there.
+    pub epoch: Epoch,
+    /// Coordinators that are lost for good, whose place it takes because a person said so.
+    #[serde(default)]
+    pub succeeds: Vec<Epoch>,
+    /// Workers that do not join: they run what another coordinator began.
+    #[serde(default)]
+    pub led_elsewhere: Vec<LedElsewhere>,
+}
+
+/// A worker that runs what another coordinator began, and so does not join this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedElsewhere {
+    /// Its name.
+    pub worker: String,
+    /// `host:port` where it connects from.
+    pub from: String,
+    /// The coordinator that leads it.
+    pub led_by: Epoch,
+    /// Jobs that it runs.
+    pub jobs: Vec<String>,
+    /// When it came last.
+    pub seen_at_ms: u64,
 }
 
 /// What kind of answer a refusal is.
@@ -312,6 +335,13 @@ pub trait ClusterApi: Send + Sync {
 
     /// Its workers, also those that were lost and whose jobs are not all elsewhere yet.
     fn workers(&self) -> Vec<WorkerStatus>;
+
+    /// Takes the place of a coordinator that is lost for good: workers that are led by it may join this one, and end what they run of it.
+    /// `origin` is the beginning of its id, at least 8 hexadecimal digits; one of its workers must have tried to join.
+    ///
+    /// # Errors
+    /// If there is no such worker, or it is not clear which coordinator is meant.
+    fn adopt(&self, origin: &str) -> Result<ClusterStatus, Refusal>;
 
     /// Keeps a component under a name and version, or under its digest alone.
     ///

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weir_model::{CheckpointId, Digest, TaskId};
+use weir_model::{CheckpointId, Digest, Epoch, TaskId};
 use weir_storage::Segment;
 
 use crate::{Execution, JobSpec};
@@ -77,6 +77,8 @@ pub enum Command {
     Welcome {
         /// Executions that go on.
         keep: Vec<Execution>,
+        /// Coordinators that are lost for good, whose place this one takes because a person said so.
+        succeeds: Vec<Epoch>,
     },
     /// The registration is refused; the worker tells its operator why and tries again later.
     Refused {

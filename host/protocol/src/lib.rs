@@ -8,6 +8,7 @@ pub mod api;
 mod codec;
 mod command;
 mod job;
+mod lead;
 pub mod manifest;
 pub mod panics;
 mod peer;
@@ -17,6 +18,7 @@ mod report;
 pub use codec::{CodecError, Envelope, decode, encode};
 pub use command::{Command, Commits, Placement, Prepare, WorkerAddress};
 pub use job::{ComponentPin, JobSpec};
+pub use lead::{Order, follows};
 pub use peer::PeerMessage;
 pub use progress::{Durations, TaskProgress, VertexCounts, WorkerProgress};
 pub use report::{
@@ -26,9 +28,6 @@ pub use report::{
 
 use serde::{Deserialize, Serialize};
 use weir_model::Attempt;
-
-/// Version of everything in this crate. Processes of different versions do not talk to each other.
-pub const PROTOCOL_VERSION: u32 = 1;
 
 /// A worker: the name in its certificate. One that runs inside `weir run` is called "local".
 pub type WorkerId = std::sync::Arc<str>;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weir_model::{CheckpointId, Digest, TaskId, Timestamp};
+use weir_model::{CheckpointId, Digest, Epoch, TaskId, Timestamp};
 use weir_storage::{Committable, InstanceState, Segment, StoredFile};
 
 use crate::{Execution, WorkerProgress};
@@ -22,6 +22,8 @@ pub struct Register {
     pub clock_ms: u64,
     /// What it runs, where it was connected before.
     pub running: Vec<Running>,
+    /// The coordinator that leads what it runs; none where it runs nothing.
+    pub led_by: Option<Epoch>,
 }
 
 /// An execution that a worker runs while it has no coordinator.

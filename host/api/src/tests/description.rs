@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weir_protocol::api::{ClusterStatus, JobState, JobSubmission, Refusal, RefusalKind};
 use weir_protocol::{ComponentPin, JobSpec};
 
-use super::world::{World, component, digest_of, event, job_detail, job_status, worker};
+use super::world::{EPOCH, World, component, digest_of, event, job_detail, job_status, led_elsewhere, worker};
 use crate::openapi::TEXT;
 use crate::routes;
 
@@ -124,6 +124,9 @@ fn it_has_the_fields_that_there_are() {
         workers: 1,
         slots: 1,
         slots_used: 0,
+        epoch: EPOCH,
+        succeeds: vec![EPOCH],
+        led_elsewhere: vec![led_elsewhere()],
     };
     let refusal =
         Refusal { kind: RefusalKind::NotFound, code: "E0042".to_owned(), message: "m".to_owned(), hint: Some("h".to_owned()) };

@@ -7,10 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use weir_model::{CheckpointId, Digest, OddExample, OddKind, Oddities};
+use weir_model::{CheckpointId, Digest, Epoch, OddExample, OddKind, Oddities};
 use weir_protocol::api::{
     CheckpointStatus, ClusterApi, ClusterStatus, ComponentStatus, EventLevel, JobDetail, JobEvent, JobState, JobStatus,
-    JobSubmission, Refusal, RefusalKind, VertexStatus, WorkerStatus,
+    JobSubmission, LedElsewhere, Refusal, RefusalKind, VertexStatus, WorkerStatus,
 };
 
 use crate::{ApiOptions, Server, Token, serve};
@@ -120,6 +120,18 @@ pub(super) fn event(number: u64) -> JobEvent {
     JobEvent { number, at_ms: 5, level: EventLevel::Info, kind: "running".to_owned(), message: format!("event {number}") }
 }
 
+pub(super) const EPOCH: Epoch = Epoch { origin: [7; 16], count: 3 };
+
+pub(super) fn led_elsewhere() -> LedElsewhere {
+    LedElsewhere {
+        worker: "w2".to_owned(),
+        from: "127.0.0.1:2".to_owned(),
+        led_by: Epoch { origin: [1; 16], count: 2 },
+        jobs: vec!["theirs".to_owned()],
+        seen_at_ms: 4,
+    }
+}
+
 pub(super) fn worker() -> WorkerStatus {
     WorkerStatus {
         name: "w1".to_owned(),
@@ -159,7 +171,25 @@ impl ClusterApi for Fake {
         let mut told = self.changed.wait_while(told, |told| told.held).unwrap();
         told.at_work -= 1;
         let (cluster, version) = ("c1".to_owned(), "0.1.0".to_owned());
-        ClusterStatus { cluster, version, certificate_until_ms: 1, started_at_ms: 1, workers: 1, slots: 4, slots_used: 3 }
+        ClusterStatus {
+            cluster,
+            version,
+            certificate_until_ms: 1,
+            started_at_ms: 1,
+            workers: 1,
+            slots: 4,
+            slots_used: 3,
+            epoch: EPOCH,
+            succeeds: Vec::new(),
+            led_elsewhere: vec![led_elsewhere()],
+        }
+    }
+
+    fn adopt(&self, origin: &str) -> Result<ClusterStatus, Refusal> {
+        match origin {
+            "01010101" => Ok(self.status()),
+            _ => Err(refusal(RefusalKind::NotFound, "E0048", "there is no such coordinator")),
+        }
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

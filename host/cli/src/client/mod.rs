@@ -66,6 +66,10 @@ impl Client {
         self.get("/cluster", ANSWER_MAX)
     }
 
+    pub(crate) fn adopt(&self, origin: &str) -> Result<ClusterStatus, Failure> {
+        self.post("/cluster/adopt", &json!({ "origin": origin }))
+    }
+
     pub(crate) fn workers(&self) -> Result<Vec<WorkerStatus>, Failure> {
         self.get("/workers", ANSWER_MAX)
     }

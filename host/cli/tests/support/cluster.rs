@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use weir_api::{ApiOptions, Server, Token, serve};
-use weir_model::{CheckpointId, Digest};
+use weir_model::{CheckpointId, Digest, Epoch};
 use weir_protocol::api::{
     CheckpointStatus, ClusterApi, ClusterStatus, ComponentStatus, EventLevel, JobDetail, JobEvent, JobState, JobStatus,
-    JobSubmission, Refusal, RefusalKind, WorkerStatus,
+    JobSubmission, LedElsewhere, Refusal, RefusalKind, WorkerStatus,
 };
 use weir_storage::digest_of;
 
@@ -93,7 +93,31 @@ impl Told {
 impl ClusterApi for Fake {
     fn status(&self) -> ClusterStatus {
         let (cluster, version) = ("c1".to_owned(), "0.1.0".to_owned());
-        ClusterStatus { cluster, version, certificate_until_ms: 1, started_at_ms: 1, workers: 1, slots: 4, slots_used: 3 }
+        ClusterStatus {
+            cluster,
+            version,
+            certificate_until_ms: 1,
+            started_at_ms: 1,
+            workers: 1,
+            slots: 4,
+            slots_used: 3,
+            epoch: Epoch { origin: [7; 16], count: 3 },
+            succeeds: Vec::new(),
+            led_elsewhere: vec![LedElsewhere {
+                worker: "worker-2".to_owned(),
+                from: "10.0.0.6:7702".to_owned(),
+                led_by: Epoch { origin: [1; 16], count: 2 },
+                jobs: vec!["theirs".to_owned()],
+                seen_at_ms: 1,
+            }],
+        }
+    }
+
+    fn adopt(&self, origin: &str) -> Result<ClusterStatus, Refusal> {
+        match origin {
+            "01010101" => Ok(self.status()),
+            _ => Err(refusal(RefusalKind::NotFound, "E0048", format!("there is no coordinator {origin}"))),
+        }
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

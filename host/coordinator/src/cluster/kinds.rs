@@ -8,6 +8,8 @@ pub const RESUBMITTED: &str = "resubmitted";
 pub const WAITING: &str = "waiting";
 /// A worker that would offer slots while the job waits for some may not join.
 pub const WORKER_REFUSED: &str = "worker-refused";
+/// A worker that would offer slots while the job waits for some follows another coordinator, whose jobs it runs, and does not join.
+pub const WORKER_LED_ELSEWHERE: &str = "worker-led-elsewhere";
 /// An attempt begins: its tasks are being built.
 pub const DEPLOYING: &str = "deploying";
 /// The job had finished, and goes on because its sources have more to read.

@@ -25,7 +25,8 @@
 //!   that return with it are told to end it.
 //! - **Workers** are welcomed with the executions that may go on: those a takeover waits for, and no others. So whatever an
 //!   older coordinator began and this one does not know ends when its worker connects.
-//! - **Two coordinators**: the lock keeps a second one off the folder. One on a copy of the folder begins attempts of its own;
+//! - **Two coordinators**: the lock keeps a second one off the folder. One on another folder has another epoch: workers that run something
+//!   stay with the coordinator that began it (`elsewhere`). One on a copy of the folder begins attempts of its own;
 //!   whichever does so last owns a job's checkpoints, and the other's manifests, and so its commits, are refused.
 //!
 //! # Locks
@@ -34,6 +35,7 @@
 //! may lock the state, never the other way round.
 
 mod chronicle;
+mod elsewhere;
 mod gate;
 mod job;
 pub mod kinds;
@@ -50,11 +52,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use weir_model::Digest;
 use weir_model::limits::HEARTBEAT_TIMEOUT_MS;
+use weir_model::{Digest, Epoch};
 use weir_protocol::Command;
 use weir_storage::{ComponentStore, JobStorage, StorageError};
 
+use self::elsewhere::Elsewhere;
 use self::gate::{Gate, Part};
 pub(crate) use self::job::Job;
 pub(crate) use self::workers::{Hello, WorkerLink};
@@ -122,7 +125,7 @@ struct Inner {
     metadata: Metadata,
     components: ComponentStore,
     state: Mutex<State>,
-    /// Held while a job is submitted or removed, so that one name is never two jobs.
+    /// Held while a job is submitted or removed, so that one name is never two jobs; and while a coordinator's place is taken.
     names: Mutex<()>,
     masters: Mutex<Vec<JoinHandle<()>>>,
     started_at_ms: u64,
@@ -141,6 +144,8 @@ struct State {
     takeovers: BTreeMap<String, Takeover>,
     /// What workers may say.
     gate: Gate,
+    /// Who this coordinator is, and the workers that follow another.
+    elsewhere: Elsewhere,
     /// Workers that may not join, and why; so that the same is not said again and again.
     refused: BTreeMap<Arc<str>, String>,
     closing: bool,
@@ -151,6 +156,8 @@ impl Cluster {
     pub(crate) fn open(options: ClusterOptions) -> Result<Cluster, ServeError> {
         let lock = DataLock::take(&options.data_dir)?;
         let metadata = Metadata::open(&options.data_dir)?;
+        let epoch = metadata.next_epoch()?;
+        tracing::info!(%epoch, "the coordinator starts");
         let now = options.clock.now();
         let state = State {
             registry: Registry::new(&options.version),
@@ -160,6 +167,7 @@ impl Cluster {
             jobs: BTreeMap::new(),
             takeovers: BTreeMap::new(),
             gate: Gate::default(),
+            elsewhere: Elsewhere::new(epoch, metadata.succeeds()?),
             refused: BTreeMap::new(),
             closing: false,
         };
@@ -222,6 +230,11 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// Which coordinator this is, and which of its lives.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.inner.state.lock().elsewhere.epoch()
     }
 
     /// Ends all masters and leaves everything as it is for the next coordinator.

@@ -2,9 +2,10 @@
 
 use weir_model::ErrorNumber;
 use weir_plan::Diagnostics;
-use weir_protocol::api::{JobState, Refusal, RefusalKind};
+use weir_protocol::api::{JobState, LedElsewhere, Refusal, RefusalKind};
 use weir_storage::{ComponentError, ComponentErrorKind};
 
+use super::elsewhere::NotAdopted;
 use crate::metadata::MetadataError;
 
 /// What to do where the coordinator's disk does not do it.
@@ -92,4 +93,24 @@ pub(super) fn too_many_jobs(name: &str, max: usize) -> Refusal {
 pub(super) fn coordinator_ends(action: &str) -> Refusal {
     let message = format!("cannot {action}: the coordinator ends");
     refusal(RefusalKind::Unavailable, ErrorNumber::CoordinatorEnds, message, "try again when it is back")
+}
+
+/// Workers of a coordinator cannot be adopted.
+pub(super) fn not_adopted(origin: &str, why: &NotAdopted, seen: &[LedElsewhere]) -> Refusal {
+    let (kind, reason) = match why {
+        NotAdopted::NoOrigin => (RefusalKind::Invalid, "that names none: a coordinator's id has at least 8 hexadecimal digits"),
+        NotAdopted::Unknown => {
+            (RefusalKind::NotFound, "no worker that is led by such a one has tried to join in the last minute")
+        }
+        NotAdopted::Several => (RefusalKind::Conflict, "workers of several such coordinators have tried to join"),
+    };
+    let known = |seen: &LedElsewhere| format!("{} (worker {})", seen.led_by.origin_text(), seen.worker);
+    let hint = match seen {
+        [] => {
+            "start the workers with this coordinator's address; `weir cluster status` shows those that follow another".to_owned()
+        }
+        _ => format!("seen were those of {}", seen.iter().map(known).collect::<Vec<_>>().join(", ")),
+    };
+    let message = format!("cannot adopt the workers of coordinator `{}`: {reason}", origin.escape_debug());
+    refusal(kind, ErrorNumber::NothingToAdopt, message, hint)
 }

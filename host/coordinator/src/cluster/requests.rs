@@ -61,7 +61,22 @@ impl Cluster {
 
 impl ClusterApi for Cluster {
     fn status(&self) -> ClusterStatus {
-        views::cluster(&self.inner.options, self.inner.started_at_ms, &self.workers())
+        let workers = self.workers();
+        views::cluster(&self.inner.options, self.inner.started_at_ms, &workers, &self.inner.state.lock().elsewhere)
+    }
+
+    fn adopt(&self, origin: &str) -> Result<ClusterStatus, Refusal> {
+        let _names = self.inner.names.lock();
+        let succeeds = {
+            let state = self.inner.state.lock();
+            let seen = state.elsewhere.shown();
+            state.elsewhere.with(origin).map_err(|why| refusals::not_adopted(origin, &why, &seen))?
+        };
+        let action = format!("adopt the workers of coordinator {origin}");
+        self.inner.metadata.put_succeeds(&succeeds).map_err(|error| refusals::disk(&action, &error))?;
+        tracing::warn!(origin, ?succeeds, "this coordinator takes the place of one that is lost; workers of it may join");
+        self.inner.state.lock().elsewhere.adopt(succeeds);
+        Ok(self.status())
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

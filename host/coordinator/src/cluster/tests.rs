@@ -1,5 +1,6 @@
 //! A whole coordinator with workers that only say what workers say.
 
+mod epochs;
 mod fakes;
 mod foreign;
 mod requests;

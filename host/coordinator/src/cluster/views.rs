@@ -6,13 +6,19 @@ use weir_protocol::api::{ClusterStatus, ComponentStatus, JobDetail, JobStatus, V
 use weir_storage::StoredComponent;
 
 use super::ClusterOptions;
+use super::elsewhere::Elsewhere;
 use super::job::Book;
 use crate::Progress;
 use crate::metadata::Counts;
 use crate::registry::Member;
 use crate::schedule::Schedule;
 
-pub(super) fn cluster(options: &ClusterOptions, started_at_ms: u64, workers: &[WorkerStatus]) -> ClusterStatus {
+pub(super) fn cluster(
+    options: &ClusterOptions,
+    started_at_ms: u64,
+    workers: &[WorkerStatus],
+    elsewhere: &Elsewhere,
+) -> ClusterStatus {
     let alive = || workers.iter().filter(|worker| worker.alive);
     ClusterStatus {
         cluster: options.cluster.clone(),
@@ -22,6 +28,9 @@ pub(super) fn cluster(options: &ClusterOptions, started_at_ms: u64, workers: &[W
         workers: alive().count() as u32,
         slots: alive().map(|worker| worker.slots).sum(),
         slots_used: alive().map(|worker| worker.slots_used).sum(),
+        epoch: elsewhere.epoch(),
+        succeeds: elsewhere.succeeds().to_vec(),
+        led_elsewhere: elsewhere.shown(),
     }
 }
 

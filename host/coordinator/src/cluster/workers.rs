@@ -37,8 +37,8 @@ pub(crate) struct Hello {
 enum After {
     /// A job's master starts.
     Start(Arc<Job>, Verdict),
-    /// Jobs that wait for slots learn that a worker may not join.
-    Refused(Vec<Arc<Job>>, String),
+    /// Jobs that wait for slots learn that a worker does not join: the kind of the event, and why.
+    Refused(Vec<Arc<Job>>, &'static str, String),
     /// A job learns that a worker said what it may not.
     NotHeard(Arc<Job>, String),
 }
@@ -60,6 +60,11 @@ impl Cluster {
             let mut state = self.inner.state.lock();
             if let Err(reason) = state.gate.check_register(&hello.name, &mut register) {
                 let after = state.refuse(&hello.name, link, &reason).into_iter().collect();
+                drop(state);
+                self.finish(after);
+                return false;
+            }
+            if let Some(after) = state.stays_elsewhere(now, link, &hello, &register) {
                 drop(state);
                 self.finish(after);
                 return false;
@@ -116,6 +121,7 @@ impl Cluster {
         let now = self.inner.now();
         let after = {
             let mut state = self.inner.state.lock();
+            state.elsewhere.tick(now);
             let changes = state.registry.tick(now);
             let mut after = state.apply("", changes, &[]);
             after.extend(state.late_takeovers(now));
@@ -179,7 +185,7 @@ impl Cluster {
         for after in after {
             match after {
                 After::Start(job, verdict) => self.start_master(&job, Some(verdict)),
-                After::Refused(jobs, message) => self.inner.tell_refused(&jobs, &message),
+                After::Refused(jobs, kind, message) => self.inner.tell_refused(&jobs, kind, &message),
                 After::NotHeard(job, message) => {
                     self.inner.note(&job, Entry::event(EventLevel::Error, kinds::REPORT_REFUSED, message));
                 }
@@ -189,9 +195,9 @@ impl Cluster {
 }
 
 impl Inner {
-    fn tell_refused(&self, jobs: &[Arc<Job>], message: &str) {
+    fn tell_refused(&self, jobs: &[Arc<Job>], kind: &'static str, message: &str) {
         for job in jobs {
-            self.note(job, Entry::event(EventLevel::Warning, kinds::WORKER_REFUSED, message.to_owned()));
+            self.note(job, Entry::event(EventLevel::Warning, kind, message.to_owned()));
         }
     }
 }
@@ -238,7 +244,21 @@ impl State {
         }
         tracing::warn!(worker = name, reason, "worker refused");
         let jobs = self.schedule.waiting().filter_map(|job| self.jobs.get(job).cloned()).collect();
-        Some(After::Refused(jobs, format!("a worker may not join: {reason}")))
+        Some(After::Refused(jobs, kinds::WORKER_REFUSED, format!("a worker may not join: {reason}")))
+    }
+
+    /// A worker that runs what another coordinator began is told so, and left alone; `None` where it may join.
+    fn stays_elsewhere(&mut self, now: Now, link: LinkId, hello: &Hello, register: &Register) -> Option<Vec<After>> {
+        let (reason, is_news) = self.elsewhere.objection(now, hello, register)?;
+        if let Some(link) = self.links.remove(&link) {
+            link.tell(Command::Refused { reason: reason.clone() });
+        }
+        if !is_news {
+            return Some(Vec::new());
+        }
+        tracing::error!(worker = &*hello.name, reason, "a worker follows another coordinator");
+        let jobs = self.schedule.waiting().filter_map(|job| self.jobs.get(job).cloned()).collect();
+        Some(vec![After::Refused(jobs, kinds::WORKER_LED_ELSEWHERE, format!("a worker does not join: {reason}"))])
     }
 
     /// A worker joins: first it learns what may go on, then its slots are offered, so nothing is told it before.
@@ -257,7 +277,7 @@ impl State {
         };
         let keep: Vec<Execution> = running.iter().filter(kept).map(|running| running.execution.clone()).collect();
         if let Some(link) = self.links.get(&link) {
-            link.tell(Command::Welcome { keep });
+            link.tell(Command::Welcome { keep, succeeds: self.elsewhere.succeeds().to_vec() });
         }
         self.schedule.offer(worker, slots);
         let after = verdicts.into_iter().filter_map(|(job, verdict)| self.decide(&job, verdict)).collect();

@@ -86,6 +86,17 @@ fn jobs_executions_and_events_are_there_when_it_is_opened_again() {
 }
 
 #[test]
+fn each_start_has_a_greater_count_of_one_origin_and_two_folders_never_share_an_origin() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let start = |folder: &tempfile::TempDir| Metadata::open(folder.path()).unwrap().next_epoch().unwrap();
+    let epochs = [start(&one), start(&one), start(&other), start(&one)];
+    assert_eq!(epochs.map(|epoch| epoch.count), [1, 2, 1, 3]);
+    assert!(epochs[0] < epochs[1] && epochs[1] < epochs[3]);
+    assert_ne!(epochs[2].origin, epochs[0].origin);
+    assert_ne!(epochs[0].origin, [0; 16]);
+}
+
+#[test]
 fn a_record_of_an_older_coordinator_which_kept_no_counts_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let metadata = Metadata::open(folder.path()).unwrap();

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-use weir_model::Digest;
 use weir_model::limits::COMPONENT_PART_BYTES;
+use weir_model::{Digest, Epoch};
 use weir_protocol::panics::{bug, caught_async};
-use weir_protocol::{Command, Envelope, Register, Report, decode, encode};
+use weir_protocol::{Command, Envelope, Order, Register, Report, decode, encode};
 use weir_transport::{Control, ControlReceiver, ControlSender};
 
 use super::link::{CLOSED, NetworkLink};
@@ -43,7 +43,7 @@ async fn hear(cluster: Cluster, sender: &ControlSender, mut receiver: ControlRec
         Err(_) => return refuse(sender, &peer, "it did not register in time"),
     };
     let hello = Hello { name: peer.node.as_str().into(), incarnation: peer.incarnation.0, from: peer.address.to_string() };
-    let link: Arc<dyn WorkerLink> = Arc::new(NetworkLink::new(sender.clone()));
+    let link: Arc<dyn WorkerLink> = Arc::new(NetworkLink::new(cluster.epoch(), sender.clone()));
     let number = cluster.attach(link);
     if !join(&cluster, number, hello, register).await {
         // It closes the connection when it has read why.
@@ -86,12 +86,16 @@ async fn receive(receiver: &mut ControlReceiver) -> Result<Report, String> {
 
 /// Sends what a worker needs, one component after the other. Beside what it is told, which never waits for a component.
 async fn send_components(cluster: Cluster, link: u64, sender: ControlSender, mut needed: mpsc::Receiver<Digest>) {
+    let epoch = cluster.epoch();
     while let Some(digest) = needed.recv().await {
         let cluster = cluster.clone();
         let read = spawn_blocking(move || cluster.component(link, digest)).await;
         let sent = match read.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(bytes) => send_component(&sender, digest, &bytes).await,
-            Err(reason) => sender.send(encode(&Command::NoComponent { digest, reason }, &[]).into()).await,
+            Ok(bytes) => send_component(&sender, epoch, digest, &bytes).await,
+            Err(reason) => {
+                let command = Command::NoComponent { digest, reason };
+                sender.send(encode(&Order { epoch, command }, &[]).into()).await
+            }
         };
         if sent.is_err() {
             return;
@@ -99,11 +103,17 @@ async fn send_components(cluster: Cluster, link: u64, sender: ControlSender, mut
     }
 }
 
-async fn send_component(sender: &ControlSender, digest: Digest, bytes: &[u8]) -> Result<(), weir_transport::TransportError> {
+async fn send_component(
+    sender: &ControlSender,
+    epoch: Epoch,
+    digest: Digest,
+    bytes: &[u8],
+) -> Result<(), weir_transport::TransportError> {
     let total = bytes.len() as u64;
     for (index, part) in bytes.chunks(COMPONENT_PART_BYTES).enumerate() {
         let offset = (index * COMPONENT_PART_BYTES) as u64;
-        sender.send(encode(&Command::Component { digest, offset, total }, part).into()).await?;
+        let command = Command::Component { digest, offset, total };
+        sender.send(encode(&Order { epoch, command }, part).into()).await?;
     }
     Ok(())
 }

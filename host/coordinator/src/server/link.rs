@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use weir_protocol::Command;
+use weir_model::Epoch;
+use weir_protocol::{Command, Order};
 use weir_transport::ControlSender;
 
 use crate::cluster::WorkerLink;
@@ -21,16 +22,17 @@ enum Outgoing {
 
 /// The sending side of a worker's connection.
 pub(super) struct NetworkLink {
+    epoch: Epoch,
     queue: mpsc::Sender<Outgoing>,
     sender: ControlSender,
 }
 
 impl NetworkLink {
-    /// Must be called within a runtime.
-    pub(super) fn new(sender: ControlSender) -> NetworkLink {
+    /// What goes over it is said by the coordinator of this epoch. Must be called within a runtime.
+    pub(super) fn new(epoch: Epoch, sender: ControlSender) -> NetworkLink {
         let (queue, messages) = mpsc::channel(WAITING_MAX);
         tokio::spawn(send(sender.clone(), messages));
-        NetworkLink { queue, sender }
+        NetworkLink { epoch, queue, sender }
     }
 
     fn put(&self, outgoing: Outgoing) {
@@ -42,7 +44,7 @@ impl NetworkLink {
 
 impl WorkerLink for NetworkLink {
     fn tell(&self, command: Command) {
-        self.put(Outgoing::Message(weir_protocol::encode(&command, &[]).into()));
+        self.put(Outgoing::Message(weir_protocol::encode(&Order { epoch: self.epoch, command }, &[]).into()));
     }
 
     fn close(&self, reason: &str) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Runtime;
-use weir_protocol::{Command, Envelope, Register, Report, decode, encode};
+use weir_protocol::{Command, Envelope, Order, Register, Report, decode, encode};
 use weir_transport::pki::{self, Validity};
 use weir_transport::{Control, Endpoint, Expected, Identity, Role, Settings, liveness};
 
@@ -65,6 +65,7 @@ fn register(data_address: &str) -> Report {
         data_address: data_address.to_owned(),
         clock_ms: now.as_millis() as u64,
         running: Vec::new(),
+        led_by: None,
     })
 }
 
@@ -113,8 +114,9 @@ fn garbage_closes_its_connection_and_nothing_else() {
     let (sender, mut receiver) = client.connect().split();
     client.runtime.block_on(async {
         sender.send(encode(&register(NOWHERE), &[]).into()).await.unwrap();
-        let answer: Envelope<Command> = decode(&receiver.recv().await.unwrap()).unwrap();
-        assert_eq!(answer.message, Command::Welcome { keep: Vec::new() });
+        let answer: Envelope<Order> = decode(&receiver.recv().await.unwrap()).unwrap();
+        assert_eq!(answer.message.command, Command::Welcome { keep: Vec::new(), succeeds: Vec::new() });
+        assert_eq!(answer.message.epoch, server.cluster.status().epoch);
         sender.send(Bytes::from_static(b"garbage")).await.unwrap();
         assert!(receiver.recv().await.unwrap_err().to_string().contains("cannot read a message"));
     });

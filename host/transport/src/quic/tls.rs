@@ -13,7 +13,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerCo
 use crate::{Identity, TransportError};
 
 /// Version of everything that travels between processes. Processes of different versions refuse each other.
-pub(crate) const PROTOCOL_VERSION: u32 = 1;
+pub(crate) const PROTOCOL_VERSION: u32 = 2;
 
 /// The protocol's name during the handshake.
 pub(crate) fn alpn(version: u32) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! Finding a coordinator, again and again.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use weir_transport::{Control, Endpoint, Expected, Identity};
 
+use super::allegiance::Allegiance;
 use super::components::FetchedComponents;
 use super::hosted::Hosted;
 use super::outbox::Outbox;
@@ -34,6 +36,7 @@ pub(super) struct Connector {
     pub(super) slots: u32,
     pub(super) outbox: Arc<Outbox>,
     pub(super) components: Arc<FetchedComponents>,
+    pub(super) allegiance: Allegiance,
     pub(super) worker: Arc<dyn Hosted>,
 }
 
@@ -53,6 +56,7 @@ impl Connector {
                 Ok(Err(error)) => format!("cannot connect to the coordinator at {address}: {error}"),
                 Ok(Ok(control)) => match self.serve(address, control).await {
                     End::Refused(reason) => format!("the coordinator at {address} does not take this worker: {reason}"),
+                    End::NotFollowed(why) => format!("does not join the coordinator at {address}: {why}"),
                     End::Lost { reason, joined } => {
                         if joined {
                             (pauses, troubles) = (Pauses::default(), Troubles::default());
@@ -61,7 +65,7 @@ impl Connector {
                     }
                 },
             };
-            if troubles.is_news(&trouble, Instant::now()) {
+            if troubles.is_news(address, &trouble, Instant::now()) {
                 tracing::warn!("{trouble}; trying again");
             }
             tokio::time::sleep(pauses.next()).await;
@@ -114,17 +118,17 @@ impl Pauses {
     }
 }
 
-/// What was said about troubles: the same is not said with every attempt.
+/// What was said about troubles, by address: the same is not said with every attempt.
 #[derive(Debug, Default)]
-struct Troubles(Option<(String, Instant)>);
+struct Troubles(BTreeMap<String, (String, Instant)>);
 
 impl Troubles {
-    fn is_news(&mut self, trouble: &str, now: Instant) -> bool {
+    fn is_news(&mut self, address: &str, trouble: &str, now: Instant) -> bool {
         let known = |(said, at): &(String, Instant)| said == trouble && now.saturating_duration_since(*at) < SAY_AGAIN;
-        if self.0.as_ref().is_some_and(known) {
+        if self.0.get(address).is_some_and(known) {
             return false;
         }
-        self.0 = Some((trouble.to_owned(), now));
+        self.0.insert(address.to_owned(), (trouble.to_owned(), now));
         true
     }
 }
@@ -144,10 +148,13 @@ mod tests {
     #[test]
     fn the_same_trouble_is_said_once_in_a_while() {
         let (mut troubles, start) = (Troubles::default(), Instant::now());
-        assert!(troubles.is_news("a", start));
-        assert!(!troubles.is_news("a", start + Duration::from_secs(29)));
-        assert!(troubles.is_news("b", start + Duration::from_secs(29)));
-        assert!(troubles.is_news("a", start + Duration::from_secs(29)));
-        assert!(troubles.is_news("a", start + Duration::from_secs(59)));
+        let mut is_news = |address, trouble, s| troubles.is_news(address, trouble, start + Duration::from_secs(s));
+        assert!(is_news("one", "a", 0));
+        assert!(is_news("other", "c", 1));
+        assert!(!is_news("one", "a", 29));
+        assert!(is_news("one", "b", 29));
+        assert!(is_news("one", "a", 29));
+        assert!(!is_news("other", "c", 30), "two addresses in turn do not make each other's news");
+        assert!(is_news("one", "a", 59));
     }
 }

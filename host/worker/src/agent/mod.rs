@@ -7,7 +7,11 @@
 //! ```text
 //! connect -> Register(what runs here) -> Welcome(what may go on) -> commands, reports, heartbeats -> connection lost -> connect ...
 //! ```
+//!
+//! A coordinator that is not the one that leads what runs here is not obeyed: nothing is ended, and the next address is tried
+//! (`weir_protocol::follows`).
 
+mod allegiance;
 mod beats;
 mod components;
 mod connect;
@@ -27,6 +31,7 @@ use weir_sandbox::Sandbox;
 use weir_task::InstanceFactory;
 use weir_transport::{Endpoint, Identity, Role, Settings, TransportError};
 
+use self::allegiance::Allegiance;
 use self::components::FetchedComponents;
 use self::connect::Connector;
 use self::outbox::Outbox;
@@ -136,6 +141,7 @@ pub fn run(options: AgentOptions, shutdown: &Shutdown) -> Result<(), AgentError>
         slots: options.slots,
         outbox,
         components,
+        allegiance: Allegiance::default(),
         worker: Arc::new(worker.clone()),
     };
     runtime.block_on(async {

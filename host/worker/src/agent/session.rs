@@ -6,10 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use weir_model::Epoch;
 use weir_model::limits::HEARTBEAT_INTERVAL_MS;
-use weir_protocol::{Command, Envelope, Register, Report, decode, encode};
+use weir_protocol::{Command, Envelope, Order, Register, Report, decode, encode};
 use weir_transport::{Control, ControlReceiver, ControlSender};
 
+use super::allegiance::NotFollowed;
 use super::beats::Beats;
 use super::connect::Connector;
 use super::fitting::fitting;
@@ -23,6 +25,8 @@ const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) enum End {
     /// The coordinator does not take this worker.
     Refused(String),
+    /// Another one leads what runs here: this worker does not take that coordinator.
+    NotFollowed(NotFollowed),
     /// It is lost.
     Lost {
         /// Why.
@@ -43,17 +47,24 @@ pub(super) async fn serve(connector: &Connector, address: &str, control: Control
         Ok(register) => register,
         Err(reason) => return lost(reason),
     };
-    if let Err(error) = sender.send(encode(&register, &[]).into()).await {
+    let led_by = register.led_by;
+    if let Err(error) = sender.send(encode(&Report::Register(register), &[]).into()).await {
         return lost(error.to_string());
     }
-    let keep = match timeout(WELCOME_TIMEOUT, receive(&mut receiver)).await {
-        Ok(Ok(Envelope { message: Command::Welcome { keep }, .. })) => keep,
-        Ok(Ok(Envelope { message: Command::Refused { reason }, .. })) => return End::Refused(reason),
-        Ok(Ok(_)) => return lost("it answered the registration with something else".to_owned()),
+    let Order { epoch, command } = match timeout(WELCOME_TIMEOUT, receive(&mut receiver)).await {
+        Ok(Ok(envelope)) => envelope.message,
         Ok(Err(reason)) => return lost(reason),
         Err(_) => return lost(format!("it did not answer the registration within {WELCOME_TIMEOUT:?}")),
     };
-    tracing::info!(%coordinator, slots = connector.slots, goes_on = keep.len(), "joined the cluster");
+    let keep = match command {
+        Command::Welcome { keep, succeeds } => match connector.allegiance.join(led_by, epoch, &succeeds) {
+            Ok(()) => keep,
+            Err(why) => return End::NotFollowed(why),
+        },
+        Command::Refused { reason } => return End::Refused(reason),
+        _ => return lost("it answered the registration with something else".to_owned()),
+    };
+    tracing::info!(%coordinator, %epoch, slots = connector.slots, goes_on = keep.len(), "joined the cluster");
     let worker = connector.worker.clone();
     if spawn_blocking(move || worker.keep_only(&keep)).await.is_err() {
         return lost("the worker panicked".to_owned());
@@ -61,27 +72,28 @@ pub(super) async fn serve(connector: &Connector, address: &str, control: Control
     connector.components.connected();
     let reason = tokio::select! {
         reason = speak(&sender, reports, &connector.worker) => reason,
-        reason = listen(connector, &mut receiver) => reason,
+        reason = listen(connector, epoch, &mut receiver) => reason,
         () = watch::until_gone(address, &connector.identity, &coordinator) => "its process has ended".to_owned(),
     };
     End::Lost { reason, joined: true }
 }
 
-async fn register(connector: &Connector, address: &str) -> Result<Report, String> {
+async fn register(connector: &Connector, address: &str) -> Result<Register, String> {
     let data_address = connector.data_address(address);
     let worker = connector.worker.clone();
     let running = spawn_blocking(move || worker.running()).await.map_err(|error| error.to_string())?;
     let clock_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
-    Ok(Report::Register(Register {
+    Ok(Register {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         slots: connector.slots,
         data_address,
         clock_ms,
+        led_by: connector.allegiance.of(&running),
         running,
-    }))
+    })
 }
 
-async fn receive(receiver: &mut ControlReceiver) -> Result<Envelope<Command>, String> {
+async fn receive(receiver: &mut ControlReceiver) -> Result<Envelope<Order>, String> {
     let bytes = receiver.recv().await.map_err(|error| error.to_string())?;
     decode(&bytes).map_err(|error| error.to_string())
 }
@@ -113,14 +125,17 @@ async fn speak(sender: &ControlSender, mut reports: UnboundedReceiver<Report>, w
     }
 }
 
-/// Hands over what the coordinator says. Ends with the connection.
-async fn listen(connector: &Connector, receiver: &mut ControlReceiver) -> String {
+/// Hands over what the coordinator of this epoch says. Ends with the connection.
+async fn listen(connector: &Connector, leader: Epoch, receiver: &mut ControlReceiver) -> String {
     loop {
-        let Envelope { message, attachment } = match receive(receiver).await {
+        let Envelope { message: Order { epoch, command }, attachment } = match receive(receiver).await {
             Ok(envelope) => envelope,
             Err(reason) => return reason,
         };
-        match message {
+        if epoch != leader {
+            return format!("it speaks for coordinator {epoch}, and coordinator {leader} was joined");
+        }
+        match command {
             Command::Component { digest, offset, total } => connector.components.part(digest, offset, total, &attachment),
             Command::NoComponent { digest, reason } => connector.components.missing(digest, &reason),
             Command::Welcome { .. } | Command::Refused { .. } => return "it answered a registration twice".to_owned(),

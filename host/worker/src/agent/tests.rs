@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weir_coordinator::{ServeOptions, Server, serve};
-use weir_model::Digest;
+use weir_model::{Attempt, CheckpointId, Digest, Epoch};
 use weir_protocol::api::{ClusterApi, JobSubmission, WorkerStatus};
 use weir_protocol::{Command, ComponentPin, Execution, JobSpec, Running, WorkerProgress};
 use weir_storage::digest_of;
 use weir_transport::pki::{self, Validity};
 use weir_transport::{Endpoint, Identity, Role, Settings};
 
+use super::allegiance::Allegiance;
 use super::components::FetchedComponents;
 use super::connect::Connector;
 use super::hosted::Hosted;
@@ -35,6 +36,7 @@ fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
 #[derive(Default)]
 struct Noting {
     told: Mutex<Vec<Command>>,
+    running: Mutex<Vec<Running>>,
     kept: Mutex<Vec<Vec<Execution>>>,
 }
 
@@ -44,7 +46,7 @@ impl Hosted for Noting {
     }
 
     fn running(&self) -> Vec<Running> {
-        Vec::new()
+        self.running.lock().clone()
     }
 
     fn progress(&self) -> Vec<(Execution, WorkerProgress)> {
@@ -72,8 +74,12 @@ fn cluster(folder: &Path, nodes: &[&str]) {
 }
 
 fn coordinator(folder: &Path, listen: SocketAddr) -> Server {
+    coordinator_of(folder, "data", listen)
+}
+
+fn coordinator_of(folder: &Path, data: &str, listen: SocketAddr) -> Server {
     let options = ServeOptions {
-        data_dir: folder.join("data"),
+        data_dir: folder.join(data),
         identity_dir: folder.join("coordinator"),
         listen,
         default_storage: format!("file:{}", folder.join("checkpoints").display()),
@@ -108,6 +114,7 @@ impl Agent {
             slots: 3,
             outbox,
             components: components.clone(),
+            allegiance: Allegiance::default(),
             worker: worker.clone(),
         };
         runtime.spawn(async move { connector.run().await });
@@ -120,6 +127,18 @@ impl Drop for Agent {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+fn running(execution: &Execution) -> Running {
+    Running {
+        execution: execution.clone(),
+        tasks: Vec::new(),
+        started: true,
+        finished: Vec::new(),
+        committed: Vec::new(),
+        last_checkpoint: CheckpointId(0),
+        failure: None,
     }
 }
 
@@ -182,6 +201,52 @@ fn a_worker_joins_gets_components_and_finds_a_coordinator_that_was_started_again
     drop(agent);
     until("its end is noticed", || alive(&*server.cluster).is_empty().then_some(()));
     server.shutdown();
+}
+
+#[test]
+fn s88_a_worker_that_runs_something_obeys_no_other_coordinator_and_waits_for_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    cluster(folder.path(), &["coordinator", "a"]);
+    let first = coordinator(folder.path(), ANY);
+    let other = coordinator_of(folder.path(), "other", ANY);
+    let address = first.local_addr;
+    let agent = Agent::start(folder.path(), "a", &[address.to_string(), other.local_addr.to_string()]);
+    until("it joins the first", || alive(&*first.cluster).pop());
+    let execution = Execution { job: "j".to_owned(), attempt: Attempt(1) };
+    agent.worker.running.lock().push(running(&execution));
+    let kept = agent.worker.kept.lock().len();
+    first.shutdown();
+    until("it finds the other", || other.cluster.status().led_elsewhere.pop());
+    assert!(alive(&*other.cluster).is_empty());
+    let first = coordinator(folder.path(), address);
+    until("it finds its own again", || alive(&*first.cluster).pop());
+    assert_eq!(agent.worker.kept.lock()[kept..], [vec![]], "only the first has said what may go on");
+    assert!(agent.worker.told.lock().is_empty());
+
+    // The same, and a person says that the first is lost for good.
+    let origin = first.cluster.status().epoch.origin_short();
+    first.shutdown();
+    until("it finds the other", || other.cluster.status().led_elsewhere.pop());
+    assert!(other.cluster.adopt("0123").is_err());
+    other.cluster.adopt(&origin).unwrap();
+    until("it joins the other", || alive(&*other.cluster).pop());
+    other.shutdown();
+}
+
+#[test]
+fn s88_a_coordinator_that_welcomes_whom_it_does_not_lead_is_not_obeyed() {
+    let (own, other) = (Epoch { origin: [1; 16], count: 2 }, Epoch { origin: [2; 16], count: 9 });
+    let allegiance = Allegiance::default();
+    assert_eq!(allegiance.join(None, own, &[]), Ok(()));
+    let runs = [running(&Execution { job: "j".to_owned(), attempt: Attempt(1) })];
+    let led_by = allegiance.of(&runs);
+    assert_eq!(led_by, Some(own));
+    let refused = allegiance.join(led_by, other, &[]).unwrap_err();
+    assert!(refused.to_string().contains("weir cluster adopt 01010101"), "{refused}");
+    assert_eq!(allegiance.of(&runs), Some(own), "it stays");
+    assert_eq!(allegiance.of(&[]), None, "it runs nothing");
+    assert_eq!(allegiance.join(led_by, other, &[own]), Ok(()));
+    assert_eq!(allegiance.of(&runs), Some(other));
 }
 
 #[test]

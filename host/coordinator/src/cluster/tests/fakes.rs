@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
-use weir_model::{CheckpointId, TaskId, Timestamp};
+use weir_model::{CheckpointId, Epoch, TaskId, Timestamp};
 use weir_protocol::api::{ClusterApi, JobEvent, JobState, JobStatus, JobSubmission};
 use weir_protocol::{
     Acknowledgement, Command, Execution, JobSpec, Register, Report, Running, SinkAcknowledgement, SourceAcknowledgement,
@@ -149,6 +149,8 @@ struct Part {
 #[derive(Default)]
 struct Process {
     parts: BTreeMap<Execution, Part>,
+    /// The coordinator it has joined last.
+    led_by: Option<Epoch>,
     told: Vec<String>,
     /// Every commit that took effect: task, value.
     committed: Vec<(TaskId, u64)>,
@@ -232,6 +234,7 @@ impl FakeWorker {
             data_address: format!("{}:7", self.name),
             clock_ms: 1_700_000_001_000,
             running: running.collect(),
+            led_by: process.led_by,
         }
     }
 
@@ -248,7 +251,8 @@ impl FakeWorker {
         let from = format!("10.0.0.1:{}", self.incarnation);
         cluster.register(number, Hello { name: self.name.into(), incarnation: self.incarnation, from }, register);
         let answer = told.recv().unwrap();
-        if let Command::Welcome { keep } = &answer {
+        if let Command::Welcome { keep, .. } = &answer {
+            self.process.lock().led_by = Some(cluster.epoch());
             self.process.lock().parts.retain(|execution, _| keep.contains(execution));
             self.link = Some((number, link.clone()));
             let hand = Hand {

@@ -25,7 +25,7 @@ fn a_healthy_job_is_taken_over_without_restarting_a_task() {
     end(&cluster, &mut [&mut a, &mut b]);
 
     let cluster = world.open();
-    assert!(matches!(a.join(&cluster), Command::Welcome { keep } if keep.len() == 1));
+    assert!(matches!(a.join(&cluster), Command::Welcome { keep, .. } if keep.len() == 1));
     assert_eq!(cluster.job("j").unwrap().status.state, JobState::Running, "its tasks run all the time");
     let reason = cluster.job("j").unwrap().status.reason.unwrap();
     assert!(reason.contains("waits for the workers of attempt 1: a, b"), "{reason}");
@@ -96,7 +96,7 @@ fn a_job_whose_worker_does_not_come_back_begins_anew_after_the_wait() {
     assert!(running.message.contains("attempt 2 runs from checkpoint"), "{}", running.message);
     until("a runs both and nothing else", || (a.runs() == [(2, 2)]).then_some(()));
     // The other one was only late: what it runs is over.
-    assert_eq!(b.join(&cluster), Command::Welcome { keep: Vec::new() });
+    assert_eq!(b.join(&cluster), Command::Welcome { keep: Vec::new(), succeeds: Vec::new() });
     cluster.leave();
 }
 
@@ -157,7 +157,7 @@ fn what_people_wished_is_done_by_the_next_coordinator() {
     let cluster = world.open_at(&copy);
     a.mute.store(false, Ordering::SeqCst);
     assert_eq!(cluster.job("k").unwrap().status.state, JobState::Cancelled);
-    let Command::Welcome { keep } = a.join(&cluster) else { panic!("it may join") };
+    let Command::Welcome { keep, .. } = a.join(&cluster) else { panic!("it may join") };
     assert_eq!(keep.iter().map(|execution| execution.job.as_str()).collect::<Vec<_>>(), ["j"]);
     wait_state(&cluster, "j", JobState::Stopped);
     assert_eq!(a.runs(), []);
@@ -261,7 +261,7 @@ fn s41_of_two_coordinators_on_copies_of_a_folder_the_one_that_began_last_owns_th
     cluster.leave();
 }
 
-fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
+pub(super) fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

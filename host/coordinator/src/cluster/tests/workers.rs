@@ -115,7 +115,7 @@ fn a_worker_that_connects_anew_without_being_missed_ends_what_it_ran() {
     wait_event(&cluster, "j", 0, "checkpoint");
     let old = a.register();
     assert_eq!(old.running.len(), 1);
-    assert_eq!(a.join(&cluster), Command::Welcome { keep: Vec::new() }, "the job has gone on without it");
+    assert_eq!(a.join(&cluster), Command::Welcome { keep: Vec::new(), succeeds: Vec::new() }, "the job has gone on without it");
     let running = wait_event(&cluster, "j", wait_event(&cluster, "j", 0, "worker-lost").number, "running");
     assert!(running.message.contains("attempt 2"), "{}", running.message);
     cluster.leave();
