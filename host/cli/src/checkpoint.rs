@@ -133,6 +133,7 @@ fn kind(kind: ManifestKind) -> &'static str {
         ManifestKind::Checkpoint => "checkpoint",
         ManifestKind::Final => "final",
         ManifestKind::Stop => "stop",
+        ManifestKind::Savepoint => "savepoint",
     }
 }
 

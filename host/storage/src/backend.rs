@@ -138,6 +138,14 @@ impl Backend {
         self.wait(names.try_collect()).map_err(|error| self.error("list", folder, &error))
     }
 
+    /// The same for names that sort after that of `after`, which lies in the folder or would.
+    pub(crate) fn list_after(&self, folder: &Path, after: &Path) -> Result<Vec<String>, StorageError> {
+        let names = self.store.list_with_offset(Some(folder), after);
+        let names = names.map_ok(|meta| meta.location.filename().map(str::to_owned));
+        self.wait(names.try_filter_map(|name| futures::future::ready(Ok(name))).try_collect())
+            .map_err(|error| self.error("list", folder, &error))
+    }
+
     /// Deletes objects; one that does not exist counts as deleted. Gives the ones that could not be deleted.
     pub(crate) fn delete(&self, paths: Vec<Path>) -> Vec<(Path, StorageError)> {
         let deletes = paths.into_iter().map(|path| async move {

@@ -10,6 +10,13 @@ use crate::{JobStorage, Manifest, StorageError};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Durable(Arc<Manifest>);
 
+impl Durable {
+    /// Of a manifest that the log names.
+    pub(crate) fn new(manifest: Arc<Manifest>) -> Durable {
+        Durable(manifest)
+    }
+}
+
 impl Deref for Durable {
     type Target = Manifest;
 

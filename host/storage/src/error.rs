@@ -118,6 +118,40 @@ pub enum StorageError {
         /// Who holds the job.
         newest: Attempt,
     },
+    /// Another coordinator leads the job.
+    #[error("cannot {attempted} of job `{job}`: coordinator {leader} has taken over, with attempt {newest}; this one must stop")]
+    Deposed {
+        /// The job.
+        job: String,
+        /// What was attempted.
+        attempted: String,
+        /// The newest attempt.
+        newest: Attempt,
+        /// The coordinator that leads.
+        leader: String,
+    },
+    /// There are checkpoints, and none of them can be gone on from.
+    #[error(
+        "cannot resume job `{job}`: none of its {checkpoints} retained checkpoints is whole; restore the storage from a backup, or start \
+         over with --fresh"
+    )]
+    NoneWhole {
+        /// The job.
+        job: String,
+        /// How many there are.
+        checkpoints: usize,
+    },
+    /// The folder was written before there were logs.
+    #[error(
+        "cannot use `{path}`: the state of job `{job}` there was written by an earlier version of weir (0.1), which this one does not read; \
+         give the job another `storage` and it starts from the beginning, or go on with the version that wrote it"
+    )]
+    OldFolder {
+        /// The job.
+        job: String,
+        /// Its folder.
+        path: String,
+    },
     /// The number of this checkpoint is taken.
     #[error("cannot write checkpoint {checkpoint}: `{path}` is there already; numbers of checkpoints are never used twice")]
     Exists {
@@ -158,12 +192,16 @@ impl StorageError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             StorageError::Unavailable { .. } | StorageError::Full { .. } => ErrorKind::Retry,
-            StorageError::Missing { .. } | StorageError::Damaged { .. } | StorageError::Dangling { .. } => ErrorKind::Damaged,
-            StorageError::Fenced { .. } => ErrorKind::Fenced,
+            StorageError::Missing { .. }
+            | StorageError::Damaged { .. }
+            | StorageError::Dangling { .. }
+            | StorageError::NoneWhole { .. } => ErrorKind::Damaged,
+            StorageError::Fenced { .. } | StorageError::Deposed { .. } => ErrorKind::Fenced,
             StorageError::UnsupportedScheme { .. }
             | StorageError::InvalidName { .. }
             | StorageError::UnknownFormat { .. }
             | StorageError::Refused { .. }
+            | StorageError::OldFolder { .. }
             | StorageError::Locked { .. } => ErrorKind::Configuration,
             StorageError::Exists { .. } | StorageError::Misuse(_) => ErrorKind::Bug,
         }

@@ -12,7 +12,8 @@ use weir_model::{Attempt, CheckpointId, TaskId};
 
 use crate::backend::Backend;
 use crate::layout::{self, AttemptName, ManifestName};
-use crate::manifest::JobInfo;
+use crate::log::{JobState, StoredCheckpoint};
+use crate::manifest::{JobInfo, MANIFEST_FORMAT, MANIFEST_FORMAT_MIN, Manifest};
 use crate::writer::SnapshotWriter;
 use crate::{Segment, StorageError, document};
 
@@ -157,6 +158,51 @@ impl JobStorage {
         Ok(CheckpointId(self.inner.highest_used(&mut self.inner.ledger.lock())?.1 + 1))
     }
 
+    /// The job's name.
+    pub fn job(&self) -> &str {
+        &self.inner.job
+    }
+
+    /// What is decided about the job, as things are now. For those who only read; two requests.
+    ///
+    /// # Errors
+    /// `OldFolder`, `Damaged`, `UnknownFormat`, and what the storage says.
+    pub fn state(&self) -> Result<JobState, StorageError> {
+        self.inner.newest_state()
+    }
+
+    /// Reads the manifest of a checkpoint that the log names.
+    ///
+    /// # Errors
+    /// `Missing`, `Damaged`, `UnknownFormat`, and what the storage says.
+    pub fn stored_manifest(&self, checkpoint: &StoredCheckpoint) -> Result<Manifest, StorageError> {
+        let manifest = self.manifest_of_name(&checkpoint.manifest)?;
+        if manifest.id() == checkpoint.id && manifest.attempt == checkpoint.attempt {
+            return Ok(manifest);
+        }
+        let reason = format!("it holds checkpoint {} of attempt {}", manifest.id(), manifest.attempt);
+        Err(StorageError::Damaged { path: self.place_of_manifest(&checkpoint.manifest), reason })
+    }
+
+    pub(crate) fn manifest_of_name(&self, name: &str) -> Result<Manifest, StorageError> {
+        let inner = &self.inner;
+        let place = self.place_of_manifest(name);
+        let bytes = inner.backend.get(&inner.path(layout::MANIFESTS).join(name))?;
+        let manifest: Manifest = document::decode(&place, &bytes, Some(MANIFEST_FORMAT_MIN..=MANIFEST_FORMAT))?;
+        if manifest.job == inner.job {
+            return Ok(manifest);
+        }
+        Err(StorageError::Damaged { path: place, reason: format!("it is of job `{}`", manifest.job) })
+    }
+
+    pub(crate) fn place_of_manifest(&self, name: &str) -> String {
+        self.inner.backend.place(&self.inner.path(layout::MANIFESTS).join(name))
+    }
+
+    pub(crate) fn place_of_log(&self) -> String {
+        self.inner.backend.place(&self.inner.path(layout::LOG))
+    }
+
     /// Begins a file for one task's part of a checkpoint. Nothing is visible before [`SnapshotWriter::finish`].
     pub fn writer(&self, attempt: Attempt, checkpoint: CheckpointId, task: TaskId) -> SnapshotWriter {
         let sequence = self.inner.files_begun.fetch_add(1, Ordering::Relaxed);
@@ -226,7 +272,9 @@ impl Inner {
     pub(crate) fn make_folders(&self) -> Result<(), StorageError> {
         let Some(local) = &self.backend.local else { return Ok(()) };
         local.make_folder(&self.folder)?;
-        [layout::ATTEMPTS, layout::MANIFESTS, layout::FILES].iter().try_for_each(|name| local.make_folder(&self.path(name)))
+        [layout::ATTEMPTS, layout::LOG, layout::MANIFESTS, layout::FILES]
+            .iter()
+            .try_for_each(|name| local.make_folder(&self.path(name)))
     }
 
     pub(crate) fn attempts(&self) -> Result<Attempts, StorageError> {

@@ -20,6 +20,9 @@ use crate::StorageError;
 pub(crate) const ATTEMPTS: &str = "attempts";
 pub(crate) const MANIFESTS: &str = "manifests";
 pub(crate) const FILES: &str = "files";
+pub(crate) const LOG: &str = "log";
+/// Written before there were logs.
+pub(crate) const OLD_JOB_INFO: &str = "job.json";
 pub(crate) const JOB_INFO: &str = "job.json";
 pub(crate) const LOCK: &str = "lock";
 
@@ -57,6 +60,37 @@ impl ManifestName {
         let (checkpoint, attempt) = name.strip_suffix(".json")?.split_once('-')?;
         Some(ManifestName { checkpoint: CheckpointId(number(checkpoint)?), attempt: Attempt(number(attempt)?) })
     }
+}
+
+/// Name of an entry of the log. Orders by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryName(pub(crate) u64);
+
+impl std::fmt::Display for EntryName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:020}.json", self.0)
+    }
+}
+
+impl EntryName {
+    pub(crate) fn parse(name: &str) -> Option<EntryName> {
+        let digits = name.strip_suffix(".json").filter(|digits| digits.len() == 20)?;
+        number(digits).map(EntryName)
+    }
+}
+
+/// Name of a manifest: no two writers of a log have the same nonce. Orders by checkpoint.
+pub(crate) fn manifest_name(checkpoint: CheckpointId, attempt: Attempt, nonce: u64) -> String {
+    format!("{:020}-{attempt}-{nonce:016x}.json", checkpoint.0)
+}
+
+/// Of which checkpoint and attempt a manifest is, by its name.
+pub(crate) fn parse_manifest_name(name: &str) -> Option<(CheckpointId, Attempt)> {
+    let mut parts = name.strip_suffix(".json")?.split('-');
+    let checkpoint = number(parts.next()?)?;
+    let attempt = number(parts.next()?)?;
+    let nonce = parts.next().filter(|nonce| nonce.len() == 16 && nonce.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    (nonce.is_some() && parts.next().is_none()).then_some((CheckpointId(checkpoint), Attempt(attempt)))
 }
 
 /// Name of a file that a task wrote. `sequence` tells several writers of one process apart.
@@ -125,6 +159,18 @@ mod tests {
         assert!(is_file_of(&file, Attempt(3), CheckpointId(12), TaskId(4)) || !file.ends_with("-4-0"), "{file}");
         for name in [AttemptName::Begun(Attempt(9)), AttemptName::Inherits(Attempt(9))] {
             assert_eq!(AttemptName::parse(&name.to_string()), Some(name));
+        }
+    }
+
+    #[test]
+    fn names_in_the_log_and_of_manifests_survive() {
+        assert_eq!(EntryName::parse(&EntryName(7).to_string()), Some(EntryName(7)));
+        let name = manifest_name(CheckpointId(12), Attempt(3), u64::MAX);
+        assert_eq!(name, "00000000000000000012-3-ffffffffffffffff.json");
+        assert_eq!(parse_manifest_name(&name), Some((CheckpointId(12), Attempt(3))));
+        for name in ["", "7.json", "00000000000000000012-3.json", "1-2-3.json", "1-2-ffffffffffffffff-4.json", "notes.json"] {
+            assert_eq!(EntryName::parse(name), None, "{name}");
+            assert_eq!(parse_manifest_name(name), None, "{name}");
         }
     }
 

@@ -45,6 +45,7 @@ mod job;
 mod layout;
 mod local;
 mod lock;
+mod log;
 mod manifest;
 mod retention;
 mod whole_file;
@@ -63,6 +64,7 @@ pub use job::JobStorage;
 pub use layout::is_file_of;
 pub use local::folder_of as local_folder;
 pub use lock::JobLock;
+pub use log::{Begun, Deleted, JobLog, JobState, Led, Owner, Skipped, StoredCheckpoint, Writer};
 pub use manifest::{
     Committable, ComponentState, InFlightState, InstanceState, JobInfo, MANIFEST_FORMAT, MANIFEST_FORMAT_MIN, Manifest,
     ManifestKind, OperatorState, Segment, StoredFile, SubtaskState, instance_id, instance_name,

@@ -40,7 +40,7 @@ pub struct StoredFile {
 }
 
 /// Why a checkpoint was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ManifestKind {
     /// The interval.
@@ -49,6 +49,8 @@ pub enum ManifestKind {
     Final,
     /// A person stopped the job.
     Stop,
+    /// A person asked for it: it stays until a person deletes it.
+    Savepoint,
 }
 
 /// A completed checkpoint.

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 /// What to do with one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// All goes well.
     None,
     /// The process dies before request number n is carried out (counted from 0), and so does all that follows.
@@ -32,12 +32,12 @@ pub(super) enum Fault {
     Down(i32),
 }
 
-pub(super) const ENOSPC: i32 = 28;
-pub(super) const EIO: i32 = 5;
-pub(super) const ESTALE: i32 = 116;
-pub(super) const EACCES: i32 = 13;
-pub(super) const EROFS: i32 = 30;
-pub(super) const EDQUOT: i32 = 122;
+pub(crate) const ENOSPC: i32 = 28;
+pub(crate) const EIO: i32 = 5;
+pub(crate) const ESTALE: i32 = 116;
+pub(crate) const EACCES: i32 = 13;
+pub(crate) const EROFS: i32 = 30;
+pub(crate) const EDQUOT: i32 = 122;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -96,36 +96,36 @@ fn failure(code: i32) -> Error {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct FaultyStore {
+pub(crate) struct FaultyStore {
     store: Arc<dyn ObjectStore>,
     gate: Arc<Gate>,
 }
 
 impl FaultyStore {
-    pub(super) fn new(store: &Arc<dyn ObjectStore>, fault: Fault) -> FaultyStore {
+    pub(crate) fn new(store: &Arc<dyn ObjectStore>, fault: Fault) -> FaultyStore {
         let gate = Gate { fault: Mutex::new(fault), requests: AtomicU64::new(0), pause: Mutex::new(None) };
         FaultyStore { store: Arc::clone(store), gate: Arc::new(gate) }
     }
 
-    pub(super) fn set(&self, fault: Fault) {
+    pub(crate) fn set(&self, fault: Fault) {
         *self.gate.fault.lock() = fault;
     }
 
     /// Stops before request `at` until the sender is dropped. The receiver is told when it is reached, or disconnects at
     /// [`FaultyStore::end_pause`] if it never is.
-    pub(super) fn pause_at(&self, at: u64) -> (mpsc::Receiver<()>, oneshot::Sender<()>) {
+    pub(crate) fn pause_at(&self, at: u64) -> (mpsc::Receiver<()>, oneshot::Sender<()>) {
         let (reached, told) = mpsc::sync_channel(1);
         let (sender, go_on) = oneshot::channel();
         *self.gate.pause.lock() = Some(Pause { at, reached, go_on });
         (told, sender)
     }
 
-    pub(super) fn end_pause(&self) {
+    pub(crate) fn end_pause(&self) {
         self.gate.pause.lock().take();
     }
 
     /// Requests so far.
-    pub(super) fn requests(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.gate.requests.load(Ordering::SeqCst)
     }
 }

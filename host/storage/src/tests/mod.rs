@@ -4,7 +4,7 @@
 mod attempts;
 mod crashes;
 mod damage;
-mod faults;
+pub(crate) mod faults;
 mod retention;
 mod writing;
 
@@ -17,21 +17,21 @@ use weir_model::{Attempt, CheckpointId, TaskId};
 
 use crate::*;
 
-const JOB: &str = "pageviews";
+pub(crate) const JOB: &str = "pageviews";
 /// As whom checkpoints are deleted where no attempt is newer.
 const ANY: Attempt = Attempt(u64::MAX);
 
 /// A store in memory; keeps its content while storages over it come and go.
-fn memory() -> Arc<dyn ObjectStore> {
+pub(crate) fn memory() -> Arc<dyn ObjectStore> {
     Arc::new(InMemory::new())
 }
 
-fn over(store: &Arc<dyn ObjectStore>) -> JobStorage {
+pub(crate) fn over(store: &Arc<dyn ObjectStore>) -> JobStorage {
     JobStorage::with_store(Arc::clone(store), "memory:", JOB).unwrap()
 }
 
 /// A manifest of one operator with one instance.
-fn manifest(attempt: Attempt, checkpoint: CheckpointId, chain: Vec<Segment>, files: Vec<StoredFile>) -> Manifest {
+pub(crate) fn manifest(attempt: Attempt, checkpoint: CheckpointId, chain: Vec<Segment>, files: Vec<StoredFile>) -> Manifest {
     let instance = InstanceState { chain, watermark: 17, finished: false };
     let operator =
         OperatorState { parallelism: 1, instances: BTreeMap::from([("g0".to_owned(), instance)]), ..OperatorState::default() };
@@ -52,7 +52,7 @@ fn manifest(attempt: Attempt, checkpoint: CheckpointId, chain: Vec<Segment>, fil
 }
 
 /// Writes one payload as one file.
-fn write(
+pub(crate) fn write(
     storage: &JobStorage,
     attempt: Attempt,
     id: CheckpointId,
@@ -63,7 +63,7 @@ fn write(
     Ok((segment, writer.finish()?))
 }
 
-fn chain_of(manifest: &Manifest) -> Vec<Segment> {
+pub(crate) fn chain_of(manifest: &Manifest) -> Vec<Segment> {
     manifest.operators["count"].instances["g0"].chain.clone()
 }
 
@@ -130,7 +130,7 @@ impl Job {
 }
 
 /// Names of all files in the job's `files` folder.
-fn files(storage: &JobStorage) -> BTreeSet<String> {
+pub(crate) fn files(storage: &JobStorage) -> BTreeSet<String> {
     storage.inner.backend.list(&storage.inner.path("files")).unwrap().into_iter().collect()
 }
 

@@ -1,0 +1,331 @@
+//! What is decided about a job, by the one coordinator that leads it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use weir_model::{Attempt, CheckpointId};
+
+use super::entry::{Decision, Owner, StoredCheckpoint, Writer};
+use super::pen::{Outcome, Pen};
+use super::state::{JobState, Refusal};
+use super::trash::Trash;
+use crate::manifest::{MANIFEST_FORMAT, Manifest};
+use crate::{Durable, ErrorKind, JobStorage, StorageError, document, layout};
+
+/// Times that another writer may be faster before we give up.
+const RACES_MAX: usize = 100;
+
+/// The log of a job, open for writing. What is decided is in it before this crate says so, and so before anybody acts on it.
+///
+/// Whoever opens it leads from its first decision on, and whoever led before learns it with the next of his own. Every call blocks until the
+/// storage has answered. On an error of kind `Retry` it is not known whether the decision was made: the same call can be made again.
+pub struct JobLog {
+    pub(super) storage: JobStorage,
+    pub(super) pen: Pen,
+    /// Files by the manifest that names them. Manifests never change.
+    pub(super) references: HashMap<String, Arc<BTreeSet<String>>>,
+    pub(super) trash: Trash,
+    /// What was written as a manifest last, and may be there or not.
+    manifest_put: Option<(String, String)>,
+}
+
+/// A checkpoint that could not be gone on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its number. It is void from now on.
+    pub checkpoint: CheckpointId,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// An attempt that has begun.
+#[derive(Debug)]
+pub struct Begun {
+    /// Its number.
+    pub attempt: Attempt,
+    /// What it goes on from; none: from the beginning.
+    pub from: Option<Durable>,
+    /// Newer checkpoints that were found damaged just now, newest first.
+    pub skipped: Vec<Skipped>,
+    /// The number of its first checkpoint.
+    pub first_checkpoint: CheckpointId,
+    /// Output that follows this checkpoint (0: the beginning) is to be taken back before anything runs.
+    pub retract_after: Option<CheckpointId>,
+}
+
+/// What a coordinator finds that goes on with an attempt of another.
+#[derive(Debug)]
+pub struct Led {
+    /// The newest attempt. Unless it is the one that was to be gone on with, that one is over, and nothing was decided.
+    pub newest_attempt: Attempt,
+    /// The newest checkpoint, of whichever attempt.
+    pub newest: Option<Durable>,
+    /// Greater than the number of any completed checkpoint.
+    pub next_checkpoint: CheckpointId,
+}
+
+impl JobLog {
+    /// Opens the log. Nothing is written before the first decision.
+    ///
+    /// # Errors
+    /// `OldFolder`, `Damaged`, `UnknownFormat`, and what the storage says.
+    pub fn open(storage: JobStorage, by: Writer) -> Result<JobLog, StorageError> {
+        storage.inner.make_folders()?;
+        let pen = Pen::new(by);
+        let mut log = JobLog { storage, pen, references: HashMap::new(), trash: Trash::default(), manifest_put: None };
+        log.reload()?;
+        if log.pen.number() == 0 {
+            log.storage.inner.refuse_old_folder()?;
+        }
+        Ok(log)
+    }
+
+    /// What is decided, as far as this writer knows. While it leads, that is all.
+    pub fn state(&self) -> &JobState {
+        self.pen.state()
+    }
+
+    /// Whose state it is, after a job that has none was given to `owner`.
+    ///
+    /// # Errors
+    /// `Deposed` if a later coordinator of the same metadata leads; what the storage says.
+    pub fn claim(&mut self, owner: &Owner) -> Result<Owner, StorageError> {
+        self.lead_with(owner.since_ms, |state| {
+            Ok(if state.owner.is_none() { Some(Decision::Claimed(owner.clone())) } else { None })
+        })?;
+        Ok(self.state().owner.clone().unwrap_or_else(|| owner.clone()))
+    }
+
+    /// Makes all checkpoints void and gives the job to `owner`; then deletes what can be deleted now.
+    ///
+    /// # Errors
+    /// As [`JobLog::claim`].
+    pub fn start_over(&mut self, owner: &Owner) -> Result<(), StorageError> {
+        self.lead_with(owner.since_ms, |_| Ok(Some(Decision::StartedOver(owner.clone()))))?;
+        self.delete_trash();
+        Ok(())
+    }
+
+    /// Begins an attempt, from the newest checkpoint that is whole and not in `damaged`. Checkpoints that are newer are void from here
+    /// on. Then sweeps what older attempts have left behind.
+    ///
+    /// # Errors
+    /// `NoneWhole` if there are checkpoints and all are damaged: nothing is decided then. `Deposed`; what the storage says.
+    pub fn begin(&mut self, damaged: &[CheckpointId], now_ms: u64) -> Result<Begun, StorageError> {
+        let mut chosen = (None, Vec::new());
+        let storage = self.storage.clone();
+        self.lead_with(now_ms, |state| {
+            chosen = choose(&storage, state, damaged)?;
+            let (from, skipped) = &chosen;
+            let found = skipped.iter().map(|skipped: &Skipped| skipped.checkpoint);
+            let void = damaged.iter().copied().filter(|id| state.checkpoint(*id).is_some()).chain(found).collect();
+            let from = from.as_ref().map(|from: &Durable| from.id());
+            Ok(Some(Decision::Begun { attempt: Attempt(state.attempt.0 + 1), from, void }))
+        })?;
+        let (from, skipped) = chosen;
+        let attempt = self.state().attempt;
+        let used = self.sweep(attempt)?;
+        let first_checkpoint = CheckpointId(used.max(self.state().checkpoint_max).0 + 1);
+        let after = from.as_ref().map_or(CheckpointId(0), |from| from.id());
+        let retract_after = self.state().takes_back.then_some(after);
+        Ok(Begun { attempt, from, skipped, first_checkpoint, retract_after })
+    }
+
+    /// Goes on with an attempt that another coordinator has begun, if it is the newest.
+    ///
+    /// # Errors
+    /// If the newest checkpoint can't be read: it is complete all the same. `Deposed`; what the storage says.
+    pub fn lead(&mut self, attempt: Attempt, now_ms: u64) -> Result<Led, StorageError> {
+        self.lead_with(now_ms, |state| Ok((state.attempt == attempt).then_some(Decision::Led { attempt })))?;
+        let newest = self.newest()?;
+        let state = self.state();
+        Ok(Led { newest_attempt: state.attempt, newest, next_checkpoint: CheckpointId(state.checkpoint_max.0 + 1) })
+    }
+
+    /// The newest checkpoint.
+    ///
+    /// # Errors
+    /// If it can't be read; what the storage says.
+    pub fn newest(&mut self) -> Result<Option<Durable>, StorageError> {
+        self.settle()?;
+        let Some(newest) = self.state().newest().cloned() else { return Ok(None) };
+        self.storage.stored_manifest(&newest).map(|manifest| Some(Durable::new(Arc::new(manifest))))
+    }
+
+    /// Completes a checkpoint, and forgets all but the newest `keep` (at least one; this one included, savepoints not counted). Two requests.
+    ///
+    /// # Errors
+    /// `Deposed` if another writer leads: it has settled whether this checkpoint counts, so nobody may commit it. `Dangling` if a file it names is
+    /// gone. `Exists` if the number is taken.
+    pub fn complete(&mut self, manifest: &Arc<Manifest>, keep: usize) -> Result<Durable, StorageError> {
+        let job = self.storage.job();
+        if manifest.format != MANIFEST_FORMAT || manifest.job != job {
+            let (format, of) = (manifest.format, &manifest.job);
+            return Err(StorageError::Misuse(format!("a manifest of format {format} and job `{of}` in job `{job}`")));
+        }
+        self.settle()?;
+        if self.pen.is_behind() {
+            self.reload()?;
+        }
+        let id = manifest.id();
+        let name = layout::manifest_name(id, manifest.attempt, self.pen.by().nonce);
+        let bytes = document::encode(&**manifest)?;
+        let put = (name.clone(), document::checksum(&bytes));
+        let exists = |log: &JobLog| StorageError::Exists { checkpoint: id, path: log.storage.place_of_manifest(&name) };
+        if self.manifest_put.as_ref().is_some_and(|(other, checksum)| *other == name && *checksum != put.1) {
+            return Err(exists(self));
+        }
+        if self.state().checkpoint(id).is_some_and(|there| there.manifest == name) {
+            // Its answer was lost the last time.
+            return Ok(Durable::new(Arc::clone(manifest)));
+        }
+        let checkpoint = StoredCheckpoint { id, attempt: manifest.attempt, kind: manifest.kind, manifest: name.clone() };
+        let keeps_itself = keep.max(1) - usize::from(!checkpoint.is_pinned());
+        let forgets = self.state().beyond(keeps_itself);
+        let decision = Decision::Completed { checkpoint, forgets };
+        if let Some(refusal) = self.state().refusal(&self.pen.by(), &decision) {
+            return Err(if refusal == Refusal::Exists { exists(self) } else { self.refused(refusal, &decision) });
+        }
+        self.refuse_dangling(manifest)?;
+        self.manifest_put = Some(put);
+        self.storage.inner.backend.put(&self.storage.inner.path(layout::MANIFESTS).join(&*name), bytes)?;
+        let references = Arc::new(manifest.references());
+        match self.append(decision, manifest.completed_at_ms)? {
+            Ok(()) => {
+                self.references.insert(name, references);
+                Ok(Durable::new(Arc::clone(manifest)))
+            }
+            Err(decision) => Err(self.refused(Refusal::Fenced, &decision)),
+        }
+    }
+
+    /// Decides something that makes this writer the leader: what `decide` says of the newest state, if anything. Others may be faster
+    /// several times.
+    fn lead_with(
+        &mut self,
+        now_ms: u64,
+        mut decide: impl FnMut(&JobState) -> Result<Option<Decision>, StorageError>,
+    ) -> Result<(), StorageError> {
+        self.settle()?;
+        for _ in 0..RACES_MAX {
+            self.reload()?;
+            let state = Arc::clone(self.pen.state());
+            let Some(decision) = decide(&state)? else { return Ok(()) };
+            if self.append(decision, now_ms)?.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(StorageError::Unavailable {
+            action: "lead",
+            path: self.storage.place_of_log(),
+            reason: format!("{RACES_MAX} times another coordinator was faster"),
+        })
+    }
+
+    /// Puts an entry. Gives the decision back if another writer was faster.
+    fn append(&mut self, decision: Decision, at_ms: u64) -> Result<Result<(), Decision>, StorageError> {
+        let before = Arc::clone(self.pen.state());
+        let ask = match self.pen.append(decision.clone(), at_ms) {
+            Ok(ask) => ask,
+            Err(refusal) => return Err(self.refused(refusal, &decision)),
+        };
+        let outcome = self.storage.inner.carry_out(&mut self.pen, ask)?;
+        Ok(if self.ended(&before, outcome) { Ok(()) } else { Err(decision) })
+    }
+
+    /// Finds out what became of an entry whose answer was lost.
+    pub(super) fn settle(&mut self) -> Result<(), StorageError> {
+        let before = Arc::clone(self.pen.state());
+        if let Some(ask) = self.pen.settle() {
+            let outcome = self.storage.inner.carry_out(&mut self.pen, ask)?;
+            self.ended(&before, outcome);
+        }
+        Ok(())
+    }
+
+    /// What nobody can go back to any more is to be deleted, whoever has decided it.
+    fn ended(&mut self, before: &JobState, outcome: Outcome) -> bool {
+        if outcome == Outcome::Won {
+            let lost = before.lost_in(self.pen.state());
+            self.trash.manifests.extend(lost.into_iter().map(|checkpoint| checkpoint.manifest));
+        }
+        outcome == Outcome::Won
+    }
+
+    fn reload(&mut self) -> Result<(), StorageError> {
+        let ask = self.pen.reload();
+        self.storage.inner.carry_out(&mut self.pen, ask).map(|_| ())
+    }
+
+    fn refused(&self, refusal: Refusal, decision: &Decision) -> StorageError {
+        let attempted = decision.attempted();
+        match refusal {
+            Refusal::Fenced | Refusal::Exists => {
+                let state = self.state();
+                let leader = state.leader.map_or_else(|| "nobody".to_owned(), |leader| leader.epoch.to_string());
+                StorageError::Deposed { job: self.storage.job().to_owned(), attempted, newest: state.attempt, leader }
+            }
+            Refusal::Misuse(why) => StorageError::Misuse(format!("cannot {attempted}: {why}")),
+        }
+    }
+
+    /// Refuses a manifest that names a file that is gone. Files that it wrote itself, and files that a completed checkpoint
+    /// holds, are there; any other is looked at.
+    fn refuse_dangling(&mut self, manifest: &Manifest) -> Result<(), StorageError> {
+        let mut unknown = manifest.references();
+        for file in &manifest.files {
+            unknown.remove(&file.name);
+        }
+        for checkpoint in self.state().checkpoints.clone().iter().rev() {
+            if unknown.is_empty() {
+                return Ok(());
+            }
+            // One that cannot be read vouches for nothing.
+            if let Ok(references) = self.references_of(checkpoint) {
+                unknown.retain(|name| !references.contains(name));
+            }
+        }
+        let inner = &self.storage.inner;
+        let sizes = inner.backend.sizes(unknown.iter().map(|name| inner.file_path(name)).collect())?;
+        match unknown.into_iter().zip(sizes).find(|(_, size)| size.is_none()) {
+            Some((file, _)) => Err(StorageError::Dangling { checkpoint: manifest.id(), file }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for JobLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "JobLog({:?}, entry {})", self.storage, self.pen.number())
+    }
+}
+
+/// The newest checkpoint that is whole, and the newer ones that are not.
+fn choose(
+    storage: &JobStorage,
+    state: &JobState,
+    damaged: &[CheckpointId],
+) -> Result<(Option<Durable>, Vec<Skipped>), StorageError> {
+    let mut skipped = Vec::new();
+    let candidates: Vec<&StoredCheckpoint> =
+        state.checkpoints.iter().rev().filter(|checkpoint| !checkpoint.is_pinned()).collect();
+    for checkpoint in candidates.iter().filter(|checkpoint| !damaged.contains(&checkpoint.id)) {
+        let whole = || {
+            let manifest = storage.stored_manifest(checkpoint)?;
+            storage.check(&manifest).map(|()| manifest)
+        };
+        // What is skipped is void for good, so damage that heals at once is none.
+        let read = whole().or_else(|error| if error.kind() == ErrorKind::Damaged { whole() } else { Err(error) });
+        match read {
+            Ok(manifest) => return Ok((Some(Durable::new(Arc::new(manifest))), skipped)),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                skipped.push(Skipped { checkpoint: checkpoint.id, reason: error.to_string() });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if candidates.is_empty() {
+        return Ok((None, skipped));
+    }
+    Err(StorageError::NoneWhole { job: storage.job().to_owned(), checkpoints: candidates.len() })
+}
