@@ -70,6 +70,7 @@ pub fn serve(options: ServeOptions) -> Result<Server, ServeError> {
         inspect: options.inspect,
         storage: Arc::new(JobStorage::open),
         clock: Arc::new(SystemClock::default()),
+        limits: crate::Limits::DEFAULT,
     })?;
     match listen(&cluster, &identity, options.listen) {
         Ok((runtime, network, stop_network, local_addr)) => {

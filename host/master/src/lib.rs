@@ -5,13 +5,28 @@
 //! it is told what happens ([`Input`]) and says what is to be done ([`Output`]). Whoever drives it (a thread of the coordinator,
 //! the simulator) does that and brings the answers.
 
+mod answers;
+mod deploy;
+mod deployed;
+mod ended;
+mod ending;
 pub mod fits;
+mod limits;
+mod master;
 pub mod meters;
 mod notice;
 pub mod oddities;
 mod outcome;
+mod phase;
+mod plan;
 mod progress;
+mod prospects;
+mod requests;
+mod run;
 mod words;
+
+pub use limits::Limits;
+pub use master::Master;
 
 pub use notice::Notice;
 pub use outcome::{JobError, Outcome};

@@ -2,9 +2,8 @@
 
 use weir_model::CheckpointId;
 use weir_plan::Diagnostics;
-use weir_storage::StorageError;
 
-use crate::Progress;
+use crate::{Progress, StoreFailure};
 
 /// How a job ended.
 #[derive(Debug)]
@@ -47,7 +46,7 @@ pub enum JobError {
     Rejected(String),
     /// Checkpoints cannot be read or written.
     #[error("{0}")]
-    Storage(#[from] StorageError),
+    Storage(StoreFailure),
     /// What the job says does not fit the state that it has.
     #[error("{0}")]
     Refused(String),

@@ -1,3 +1,15 @@
-//! Tables: what a master does in each of its phases.
+//! What a master does in each of its places, as tables; and whatever happens, in any order.
 
+mod bench;
+mod failures;
 mod fits;
+mod places;
+mod shuffled;
+mod wishes;
+
+use crate::Store;
+
+/// Whether a request is answered.
+fn is_answered(what: &Store) -> bool {
+    !matches!(what, Store::Retain { .. } | Store::Remove(_))
+}

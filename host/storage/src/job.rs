@@ -143,6 +143,14 @@ impl JobStorage {
         })
     }
 
+    /// The newest attempt that has begun; 0 where none has.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn newest_attempt(&self) -> Result<Attempt, StorageError> {
+        Ok(self.inner.attempts()?.newest().unwrap_or(Attempt(0)))
+    }
+
     /// Whether an attempt has begun here. Tells a place that all machines share from one that only looks like it.
     ///
     /// # Errors

@@ -216,9 +216,16 @@ pub struct JobInfo {
     pub created_at_ms: u64,
     /// Number of key groups, fixed for the job's life.
     pub key_groups: u16,
-    /// It was started over, and what its sinks had made visible before has not been taken back yet.
+    /// It is being started over: what is left of its checkpoints counts no more, and is to be deleted.
     #[serde(default)]
     pub started_over: bool,
+    /// The checkpoint that it has gone back to last, leaving newer ones behind; 0: the beginning. Rows after it are written again by
+    /// whoever goes on from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone_back_to: Option<CheckpointId>,
+    /// Checkpoints that were left behind: none is gone on from any more, whatever can be read of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub void: Vec<CheckpointId>,
 }
 
 impl Manifest {

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_coordinator::{JobError, LOCAL_WORKER, Local, Master, MasterJob, Notice, Outcome, Told, Wish};
+use weir_coordinator::{Input, JobError, JobThread, LOCAL_WORKER, Local, MasterJob, Notice, Outcome, Wish};
 use weir_model::{Digest, limits};
 use weir_protocol::Report;
 use weir_protocol::panics::{bug, caught};
@@ -25,29 +25,29 @@ pub(super) struct Process {
 
 /// A job that is about to run in this process.
 pub(super) struct LocalJob {
-    master: Master,
+    master: JobThread,
     worker: Worker,
-    told: Sender<Told>,
+    told: Sender<Input>,
     heartbeat: Heartbeat,
 }
 
 /// Asks a running job to stop with a last checkpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct StopHandle(Sender<Told>);
+pub(crate) struct StopHandle(Sender<Input>);
 
 impl StopHandle {
     /// Asks. Without effect where the job is over.
     pub(crate) fn stop(&self) {
-        let _ = self.0.send(Told::Wish(Wish::Stop));
+        let _ = self.0.send(Input::Wish(Wish::Stop));
     }
 }
 
-struct ToMaster(Sender<Told>);
+struct ToMaster(Sender<Input>);
 
 impl Reports for ToMaster {
     fn report(&self, report: Report) {
         // Nobody listens any more once the job is over.
-        let _ = self.0.send(Told::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
+        let _ = self.0.send(Input::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
     }
 }
 
@@ -74,7 +74,7 @@ impl Process {
             }
         });
         let local = Local::new(tell, Box::new(|url, job| UrlStorages.open(url, job)), watch);
-        let (master, told) = Master::new(settings, Arc::new(local));
+        let (master, told) = JobThread::new(settings, Arc::new(local));
         let options = WorkerOptions {
             name: LOCAL_WORKER.into(),
             sandbox: self.sandbox,
@@ -113,7 +113,7 @@ struct Heartbeat {
 }
 
 impl Heartbeat {
-    fn start(worker: Worker, told: Sender<Told>) -> std::io::Result<Heartbeat> {
+    fn start(worker: Worker, told: Sender<Input>) -> std::io::Result<Heartbeat> {
         let over = Arc::new(AtomicBool::new(false));
         let ended = over.clone();
         let beat = move || {
@@ -127,7 +127,7 @@ impl Heartbeat {
                     }
                 };
                 let report = Box::new(Report::Heartbeat { progress });
-                let _ = told.send(Told::Report { worker: LOCAL_WORKER.into(), report });
+                let _ = told.send(Input::Report { worker: LOCAL_WORKER.into(), report });
             }
         };
         let thread = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat)?;

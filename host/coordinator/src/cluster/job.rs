@@ -10,7 +10,7 @@ use super::Inner;
 use super::chronicle::Entry;
 use super::{kinds, views};
 use crate::metadata::{Change, Counts, JobRecord, MetadataError, StoredJob};
-use crate::{Progress, Shortage, Told};
+use crate::{Input, Progress, Shortage};
 
 /// Heartbeats that a master is told between two signs of life of its own. It drains its inbox all the time but while it
 /// waits for the disk; what tasks report then is bounded by their number, heartbeats would not be.
@@ -31,9 +31,9 @@ enum Way {
     /// It was over before this coordinator could start one.
     Nobody,
     /// It has none yet: it will be told this. Bounded by what its tasks and people say within the wait for its workers.
-    Later(Vec<Told>),
+    Later(Vec<Input>),
     /// It has one, which may be over.
-    Master(Sender<Told>),
+    Master(Sender<Input>),
 }
 
 /// What is written about a job.
@@ -93,7 +93,7 @@ impl Job {
     }
 
     /// Tells its master something; nobody where it is over.
-    pub(super) fn tell(&self, told: Told) {
+    pub(super) fn tell(&self, told: Input) {
         match &mut *self.way.lock() {
             Way::Nobody => {}
             Way::Later(before) => before.push(told),
@@ -107,7 +107,7 @@ impl Job {
     }
 
     /// Its master is there. False if it has one already, which stays.
-    pub(super) fn has_master(&self, inbox: Sender<Told>) -> bool {
+    pub(super) fn has_master(&self, inbox: Sender<Input>) -> bool {
         let mut way = self.way.lock();
         let Way::Later(before) = &mut *way else { return false };
         before.drain(..).for_each(|told| drop(inbox.send(told)));
@@ -116,7 +116,7 @@ impl Job {
     }
 
     /// Tells its master a heartbeat, unless that has many of them to look at already.
-    pub(super) fn tell_heartbeat(&self, told: Told) {
+    pub(super) fn tell_heartbeat(&self, told: Input) {
         let Way::Master(inbox) = &*self.way.lock() else { return };
         if self.heartbeats.fetch_add(1, Ordering::Relaxed) < HEARTBEATS_AHEAD_MAX {
             let _ = inbox.send(told);

@@ -10,7 +10,7 @@ use super::chronicle::{self, Entry};
 use super::gate::Part;
 use super::{Cluster, Inner, Job, kinds, open_wishes};
 use crate::takeover::Verdict;
-use crate::{Begun, JobError, Master, MasterJob, Notice, Outcome, Shortage, Slots, Surroundings, Told};
+use crate::{Begun, Input, JobError, JobThread, MasterJob, Notice, Outcome, Shortage, Slots, Surroundings};
 
 impl Cluster {
     /// Starts the master of a job that has none.
@@ -29,9 +29,9 @@ impl Cluster {
             patient: true,
             adopted,
         };
-        let (master, inbox) = Master::new(master_job, self.inner.clone());
+        let (master, inbox) = JobThread::with_limits(master_job, self.inner.clone(), self.inner.options.limits);
         for wish in open_wishes(&record) {
-            let _ = inbox.send(Told::Wish(wish));
+            let _ = inbox.send(Input::Wish(wish));
         }
         if !job.has_master(inbox) {
             return;

@@ -65,7 +65,7 @@ use crate::metadata::{DataLock, Desired, Metadata};
 use crate::registry::{LinkId, Now, Registry};
 use crate::schedule::Schedule;
 use crate::takeover::Takeover;
-use crate::{Inspect, ServeError, Wish};
+use crate::{Inspect, Limits, ServeError, Wish};
 
 /// How long a new coordinator waits for the workers of an execution. Longer than a connection takes to find out that its
 /// other end has gone, and the worker then waits until it tries again.
@@ -112,6 +112,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) inspect: Inspect,
     pub(crate) storage: OpenStorage,
     pub(crate) clock: Arc<dyn Clock>,
+    /// How long masters wait for what.
+    pub(crate) limits: Limits,
 }
 
 /// A cluster's coordinator. Cheap to clone; all clones are the same one.
@@ -245,7 +247,7 @@ impl Cluster {
             state.jobs.values().cloned().collect()
         };
         for job in &jobs {
-            job.tell(crate::Told::Leave);
+            job.tell(crate::Input::Leave);
             job.wake();
         }
         let masters = std::mem::take(&mut *self.inner.masters.lock());
@@ -286,7 +288,7 @@ impl State {
     /// There may be slots where there were none.
     fn slots_changed(&self, but: Option<&str>) {
         for job in self.schedule.waiting().filter(|job| Some(*job) != but).filter_map(|job| self.jobs.get(job)) {
-            job.tell(crate::Told::SlotsChanged);
+            job.tell(crate::Input::SlotsChanged);
         }
     }
 }

@@ -14,7 +14,7 @@ use weir_protocol::api::{
 use super::chronicle::{self, Entry};
 use super::{Cluster, Job, kinds, refusals, views};
 use crate::metadata::{Change, Desired, JobRecord};
-use crate::{Told, Wish};
+use crate::{Input, Wish};
 
 /// Jobs one coordinator has at most: each has a thread.
 const JOBS_MAX: usize = 1_000;
@@ -50,7 +50,7 @@ impl Cluster {
     /// Durably asks a job for something, then tells its master.
     fn ask(&self, job: &Job, action: &str, edit: impl Fn(&mut JobRecord), entry: Entry, wish: Wish) -> Result<(), Refusal> {
         job.write(&self.inner, edit, Some(entry), None).map_err(|error| refusals::disk(action, &error))?;
-        job.tell(Told::Wish(wish));
+        job.tell(Input::Wish(wish));
         Ok(())
     }
 

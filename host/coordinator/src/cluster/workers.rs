@@ -9,7 +9,7 @@ use weir_protocol::{Command, Execution, Register, Report, Running, WorkerId};
 
 use super::chronicle::Entry;
 use super::{Cluster, Inner, Job, State, kinds};
-use crate::Told;
+use crate::Input;
 use crate::registry::{Candidate, Change, LinkId, Now};
 use crate::takeover::Verdict;
 
@@ -146,7 +146,7 @@ impl Cluster {
                     state.gate.refuse(&worker, &execution, objection);
                 } else if let Some(job) = state.jobs.get(&execution.job) {
                     let report = Box::new(Report::Heartbeat { progress: vec![(execution, progress)] });
-                    job.tell_heartbeat(Told::Report { worker: worker.clone(), report });
+                    job.tell_heartbeat(Input::Report { worker: worker.clone(), report });
                 }
             }
             return;
@@ -159,7 +159,7 @@ impl Cluster {
             return;
         }
         match report.execution().map(|execution| state.jobs.get(&execution.job)) {
-            Some(Some(job)) => job.tell(Told::Report { worker, report: Box::new(report) }),
+            Some(Some(job)) => job.tell(Input::Report { worker, report: Box::new(report) }),
             Some(None) => tracing::debug!(%worker, ?report, "a report about a job that is not known"),
             None => tracing::warn!(%worker, ?report, "a report that belongs to no job"),
         }
@@ -229,7 +229,7 @@ impl State {
         for (name, job) in &self.jobs {
             match self.takeovers.get_mut(name) {
                 Some(takeover) => takeover.lost(worker),
-                None => job.tell(Told::WorkerLost { worker: worker.clone(), reason: reason.to_owned() }),
+                None => job.tell(Input::WorkerLost { worker: worker.clone(), reason: reason.to_owned() }),
             }
         }
         self.slots_changed(None);

@@ -157,7 +157,14 @@ fn a_job_remembers_which_file_it_came_from() {
     let folder = tempfile::tempdir().unwrap();
     for storage in [over(&memory()), JobStorage::open(folder.path().to_str().unwrap(), "größe / b").unwrap()] {
         assert_eq!(storage.job_info().unwrap(), None);
-        let mut info = JobInfo { origin: "jobs/a.toml".to_owned(), created_at_ms: 5, key_groups: 128, started_over: false };
+        let mut info = JobInfo {
+            origin: "jobs/a.toml".to_owned(),
+            created_at_ms: 5,
+            key_groups: 128,
+            started_over: false,
+            gone_back_to: None,
+            void: Vec::new(),
+        };
         storage.put_job_info(&info).unwrap();
         assert_eq!(storage.job_info().unwrap().as_ref(), Some(&info));
         info.origin = "jobs/b.toml".to_owned();

@@ -103,11 +103,11 @@ fn a_panic_while_images_are_restored_is_told() {
 }
 
 #[test]
-fn a_panic_of_the_master_is_told_and_its_tasks_are_ended() {
+fn a_panic_while_an_attempt_is_begun_is_told_and_another_begins() {
     let world = World::new();
     world.source.hold(NUMBERS / 2);
     let (mut restarts, mut told) = (Vec::new(), false);
-    // The master reads a manifest only when it begins an execution, or takes one over.
+    // Attempts are listed when one begins, and by each manifest; none is written between two executions.
     let outcome = world.run(JOB, |notice, _| match notice {
         Notice::Completed { .. } if world.source.is_holding() && !std::mem::replace(&mut told, true) => world.source.fail_once(),
         Notice::Restarting { reason, .. } => {
@@ -122,6 +122,6 @@ fn a_panic_of_the_master_is_told_and_its_tasks_are_ended() {
     assert!(matches!(outcome, Ok(Outcome::Finished(_))), "{outcome:?}");
     assert!(restarts[0].contains("told to fail"), "{restarts:?}");
     assert_told(&restarts[1], "the store was told to panic");
-    assert!(restarts[1].starts_with("its master"), "{restarts:?}");
+    assert!(restarts[1].starts_with("the thread that writes manifests"), "{restarts:?}");
     world.assert_exact();
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use weir_connectors::{
     ConnectorError, Guarantee, More, Polled, Prepared, SettingError, Sink, SinkContext, SinkFactory, Source, SourceFactory,
 };
-use weir_coordinator::{JobError, LOCAL_WORKER, Local, Master, MasterJob, Notice, Outcome, Told, Wish};
+use weir_coordinator::{Input, JobError, JobThread, LOCAL_WORKER, Local, MasterJob, Notice, Outcome, Wish};
 use weir_model::{Batch, BatchRef, CheckpointId, Digest};
 use weir_protocol::{ComponentPin, JobSpec, Report};
 use weir_sandbox::{Sandbox, SandboxOptions};
@@ -68,7 +68,7 @@ pub(super) struct Start {
 }
 
 /// Asks a running job to stop with a last checkpoint, or for something else.
-pub(super) struct Control(Sender<Told>);
+pub(super) struct Control(Sender<Input>);
 
 impl Control {
     pub(super) fn stop(&self) {
@@ -76,15 +76,15 @@ impl Control {
     }
 
     pub(super) fn wish(&self, wish: Wish) {
-        let _ = self.0.send(Told::Wish(wish));
+        let _ = self.0.send(Input::Wish(wish));
     }
 }
 
-struct ToMaster(Sender<Told>);
+struct ToMaster(Sender<Input>);
 
 impl Reports for ToMaster {
     fn report(&self, report: Report) {
-        let _ = self.0.send(Told::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
+        let _ = self.0.send(Input::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
     }
 }
 
@@ -194,7 +194,7 @@ impl World {
                 }
             }),
         );
-        let (master, told) = Master::new(settings, Arc::new(local));
+        let (master, told) = JobThread::new(settings, Arc::new(local));
         let options = WorkerOptions {
             name: LOCAL_WORKER.into(),
             sandbox: Sandbox::new(SandboxOptions::default()).unwrap(),

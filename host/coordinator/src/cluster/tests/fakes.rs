@@ -18,9 +18,9 @@ use weir_protocol::{
 use weir_storage::{Committable, JobStorage};
 
 use super::super::{Clock, Cluster, ClusterOptions, Hello, WorkerLink};
-use crate::ServeError;
 use crate::faulty::FaultyStore;
 use crate::registry::{LinkId, Now};
+use crate::{Limits, ServeError};
 
 pub(super) const VERSION: &str = "1.2.3";
 
@@ -51,6 +51,7 @@ pub(super) struct World {
     pub(super) folder: tempfile::TempDir,
     pub(super) store: FaultyStore,
     pub(super) clock: Arc<TestClock>,
+    pub(super) limits: Limits,
 }
 
 impl World {
@@ -59,6 +60,7 @@ impl World {
             folder: tempfile::tempdir().unwrap(),
             store: FaultyStore::new(),
             clock: Arc::new(TestClock(AtomicU64::new(1_000))),
+            limits: Limits { slow_step_ms: 200, ..Limits::DEFAULT },
         }
     }
 
@@ -86,6 +88,7 @@ impl World {
             inspect: Arc::new(|bytes: &[u8]| if bytes.starts_with(b"\0asm") { Ok(()) } else { Err("no component".to_owned()) }),
             storage: Arc::new(move |url: &str, job: &str| JobStorage::with_store(Arc::new(store.clone()), url, job)),
             clock: self.clock.clone(),
+            limits: self.limits,
         }
     }
 

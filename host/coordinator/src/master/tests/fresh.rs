@@ -11,7 +11,7 @@ use weir_protocol::{Command, Failure, FailureKind, JobSpec, Prepare, Report};
 use weir_storage::{JobStorage, MANIFEST_FORMAT, Manifest, ManifestKind};
 
 use crate::faulty::{Fault, FaultyStore};
-use crate::{JobError, LOCAL_WORKER, Local, Master, MasterJob, Outcome, Told, Wish};
+use crate::{Input, JobError, JobThread, LOCAL_WORKER, Local, MasterJob, Outcome, Wish};
 
 const OLD: CheckpointId = CheckpointId(1);
 
@@ -72,7 +72,7 @@ impl World {
             patient: false,
             adopted: None,
         };
-        let (master, inbox) = Master::new(settings, Arc::new(surroundings));
+        let (master, inbox) = JobThread::new(settings, Arc::new(surroundings));
         let (output, failure) = (self.output.clone(), self.failure.clone());
         let worker = std::thread::spawn(move || {
             let mut prepared = None;
@@ -81,7 +81,7 @@ impl World {
                     && prepare.execution.attempt == Attempt(0)
                 {
                     let report = Report::Failed { execution: prepare.execution.clone(), failure: failure.clone() };
-                    let _ = inbox.send(Told::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
+                    let _ = inbox.send(Input::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
                     continue;
                 }
                 work(command, &inbox, &mut prepared, &output);
@@ -94,7 +94,7 @@ impl World {
 }
 
 /// What a worker does: its sinks take back what they are told to when they are built.
-fn work(command: Command, inbox: &Sender<Told>, prepared: &mut Option<Prepare>, output: &Mutex<bool>) {
+fn work(command: Command, inbox: &Sender<Input>, prepared: &mut Option<Prepare>, output: &Mutex<bool>) {
     let Some(execution) = command.execution().cloned() else { return };
     let report = match command {
         Command::Prepare(prepare) => {
@@ -111,13 +111,13 @@ fn work(command: Command, inbox: &Sender<Told>, prepared: &mut Option<Prepare>, 
             Report::Built { execution }
         }
         Command::Start { .. } => {
-            let _ = inbox.send(Told::Wish(Wish::Cancel));
+            let _ = inbox.send(Input::Wish(Wish::Cancel));
             return;
         }
         Command::Cancel { .. } => Report::Ended { execution, progress: Box::default() },
         _ => return,
     };
-    let _ = inbox.send(Told::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
+    let _ = inbox.send(Input::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
 }
 
 fn manifest() -> Manifest {
@@ -179,6 +179,11 @@ fn s85_starting_over_that_nobody_kills_begins_at_the_beginning_once() {
     let from = from.unwrap();
     assert_eq!((from.restore, from.retract_after), (None, Some(CheckpointId(0))));
     assert!(!*world.output.lock());
+    let (from, _) = world.run("a.toml", false);
+    let prepare = from.unwrap();
+    assert_eq!(prepare.retract_after, Some(CheckpointId(0)), "nothing was committed since: what was made visible before goes");
+    let newer = Manifest { attempt: prepare.execution.attempt, checkpoint: prepare.first_checkpoint.0, ..manifest() };
+    world.storage().put_manifest(&newer).unwrap();
     let (from, _) = world.run("a.toml", false);
     assert_eq!(from.unwrap().retract_after, None, "output of the run that started over stays");
 }

@@ -1,0 +1,172 @@
+//! What a master asks its job's storage for, carried out: one request after the other, on a thread of its own.
+//!
+//! Owns the opened storage and the lock on the job. A storage that hangs holds up this thread and nobody else: whoever closes it
+//! does not wait for it longer than it says, and leaves it behind. What it still does then is fenced by the next attempt.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use weir_master::{RequestId, Store, StoreFailure, StoreFailureKind, Stored};
+use weir_protocol::panics::{bug, caught};
+use weir_storage::{JobLock, JobStorage, StorageError};
+
+use super::store::carry_out;
+
+/// A store that is down is asked this often.
+const TRIES_MAX: u32 = 4;
+
+/// First wait before a store that is down is asked again.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// Requests that wait. A master asks for a few things at a time and gives up what is late; more means that it asks for nothing else.
+const QUEUE_MAX: usize = 1_024;
+
+/// Opens the place of the job's checkpoints.
+pub(super) type Open = Box<dyn Fn() -> Result<JobStorage, StorageError> + Send>;
+
+/// Takes an answer.
+pub(super) type Answer = Box<dyn Fn(RequestId, Result<Stored, StoreFailure>) + Send>;
+
+struct Item {
+    request: RequestId,
+    what: Store,
+    /// It need not be begun after this.
+    deadline: Instant,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    news: Condvar,
+}
+
+/// The thread.
+pub(super) struct Storekeeper {
+    shared: Arc<Shared>,
+    /// Its other end is gone when the thread has ended.
+    ended: Receiver<()>,
+}
+
+impl Storekeeper {
+    /// Starts the thread. The place is opened at the first request.
+    ///
+    /// # Errors
+    /// If there is no thread.
+    pub(super) fn start(open: Open, answer: Answer) -> std::io::Result<Storekeeper> {
+        let shared = Arc::<Shared>::default();
+        #[allow(clippy::disallowed_methods, reason = "nothing is ever sent: its end is what is waited for")]
+        let (alive, ended): (Sender<()>, _) = channel();
+        let work = {
+            let shared = shared.clone();
+            move || {
+                let _alive = alive;
+                let mut place = Place { open, opened: None };
+                while let Some(Item { request, what, .. }) = shared.next() {
+                    let done = caught(|| place.carry_out(&what)).unwrap_or_else(|panic| {
+                        let reason = bug("the thread that writes manifests", &panic);
+                        Err(StoreFailure { kind: StoreFailureKind::Broken, reason })
+                    });
+                    match done {
+                        Ok(Some(stored)) => answer(request, Ok(stored)),
+                        Ok(None) => {}
+                        Err(failure) if is_answered(&what) => answer(request, Err(failure)),
+                        Err(error) => tracing::warn!(%error, "files nobody needs could not be deleted; it is tried again later"),
+                    }
+                }
+            }
+        };
+        std::thread::Builder::new().name("manifests".to_owned()).spawn(work)?;
+        Ok(Storekeeper { shared, ended })
+    }
+
+    /// Asks for something.
+    pub(super) fn ask(&self, request: RequestId, what: Store, deadline: Instant) {
+        let mut queue = self.shared.queue.lock();
+        let now = Instant::now();
+        queue.items.retain(|item| item.deadline > now);
+        if queue.items.len() < QUEUE_MAX {
+            queue.items.push_back(Item { request, what, deadline });
+        }
+        self.shared.news.notify_one();
+    }
+
+    /// Nobody listens to answers any more. Waits so long at most for what is being done, and deletes what was to be deleted.
+    pub(super) fn close(self, patience: Duration) {
+        {
+            let mut queue = self.shared.queue.lock();
+            queue.closed = true;
+            queue.items.retain(|item| !is_answered(&item.what));
+        }
+        self.shared.news.notify_one();
+        if self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the checkpoint storage does not answer; the thread that waits for it is left behind");
+        }
+    }
+}
+
+impl Shared {
+    /// The next request that is not late, in their order; none once it is closed and all are done.
+    fn next(&self) -> Option<Item> {
+        let mut queue = self.queue.lock();
+        loop {
+            match queue.items.pop_front() {
+                Some(item) if item.deadline > Instant::now() => return Some(item),
+                Some(_) => {}
+                None if queue.closed => return None,
+                None => self.news.wait(&mut queue),
+            }
+        }
+    }
+}
+
+fn is_answered(what: &Store) -> bool {
+    !matches!(what, Store::Retain { .. } | Store::Remove(_))
+}
+
+/// The place of a job's checkpoints, once it could be opened and taken for this process.
+struct Place {
+    open: Open,
+    opened: Option<(JobStorage, JobLock)>,
+}
+
+impl Place {
+    fn carry_out(&mut self, what: &Store) -> Result<Option<Stored>, StoreFailure> {
+        let storage = match &mut self.opened {
+            Some((storage, _)) => storage,
+            none => {
+                let storage = (self.open)()?;
+                let lock = storage.lock()?;
+                &mut none.insert((storage, lock)).0
+            }
+        };
+        match what {
+            // Tasks run meanwhile, which a restart would cost more than a moment of trying again.
+            Store::Complete(_) | Store::Lead { .. } => retried(storage, what),
+            _ => carry_out(storage, what),
+        }
+    }
+}
+
+/// Tries again as long as that may help, a few times. Blocks meanwhile.
+fn retried(storage: &JobStorage, what: &Store) -> Result<Option<Stored>, StoreFailure> {
+    let mut tries = 1;
+    loop {
+        match carry_out(storage, what) {
+            Err(error) if error.kind == StoreFailureKind::Transient && tries < TRIES_MAX => {
+                tracing::warn!(%error, tries, "storage: trying again");
+                std::thread::sleep(RETRY_DELAY * tries);
+                tries += 1;
+            }
+            done => return done,
+        }
+    }
+}
