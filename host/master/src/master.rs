@@ -16,26 +16,15 @@ use crate::deployed::{Deployed, Planned};
 use crate::ended::Ended;
 use crate::ending::{Ending, Remains};
 use crate::limits::Limits;
-use crate::phase::{Kind, Lead, Phase, There};
+use crate::phase::{Kind, Lead, Phase, Stage, There};
 use crate::plan::{gone_on_from, planned, storage_of, strategy};
 use crate::prospects::{Next, Prospects};
-use crate::requests::Requests;
+use crate::requests::{Requests, Unanswered};
 use crate::run::{Around, Run};
 use crate::{
     Adopted, BegunAttempt, Claimed, Input, JobError, Led, MasterJob, Notice, Now, Outcome, Output, Progress, RequestId, Shortage,
     Slots, Store, StoreFailure, Stored, Wish,
 };
-
-/// What comes next where nothing of the job runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// It is to start over: operators are opened first, to see whether they can be, before anything is forgotten.
-    Trial,
-    /// Whose the state is.
-    Claim,
-    /// An execution.
-    Execution,
-}
 
 /// The master of one job. See the module's documentation.
 pub struct Master {
@@ -53,10 +42,7 @@ pub struct Master {
     prospects: Prospects,
     /// The execution that was begun last, and its workers.
     begun: Option<(Execution, Vec<WorkerId>)>,
-    /// Answers about slots that are to come. Only the last is of what is wanted now.
-    reserves: u32,
-    /// The same about records.
-    records: u32,
+    unanswered: Unanswered,
     requests: Requests,
 }
 
@@ -80,8 +66,7 @@ impl Master {
             phase: Phase::New,
             kind: Kind::New,
             begun: None,
-            reserves: 0,
-            records: 0,
+            unanswered: Unanswered::default(),
         })
     }
 
@@ -122,10 +107,7 @@ impl Master {
             Input::Leave => self.leave(out),
         }
         self.tick(out);
-        for output in &out[said..] {
-            self.reserves += u32::from(matches!(output, Output::Reserve { .. }));
-            self.records += u32::from(matches!(output, Output::Record(_)));
-        }
+        self.unanswered.count(&out[said..]);
         self.invariants();
     }
 
@@ -137,12 +119,7 @@ impl Master {
             Phase::Deploy(deploy) => deploy.deadline_ms(&self.limits),
             Phase::Run(run) => Some(run.deadline_ms()),
             Phase::End(ending) => Some(ending.deadline_ms(&self.limits)),
-            Phase::Claim { .. }
-            | Phase::Fit { .. }
-            | Phase::Slots { .. }
-            | Phase::Begin { .. }
-            | Phase::Lead(_)
-            | Phase::Over => None,
+            _ => None,
         };
         of_phase_ms.into_iter().chain(self.requests.deadline_ms()).min()
     }
@@ -233,12 +210,10 @@ impl Master {
     }
 
     fn slots(&mut self, answer: Result<Slots, Shortage>, out: &mut Vec<Output>) {
-        self.reserves = self.reserves.saturating_sub(1);
+        let is_last = self.unanswered.slots();
         let Phase::Slots { said } = &mut self.phase else { return };
-        if self.reserves > 0 {
-            return;
-        }
         match answer {
+            _ if !is_last => {}
             Err(shortage) if *said == Some(shortage) => {}
             Err(shortage) => {
                 *said = Some(shortage);
@@ -390,16 +365,9 @@ impl Master {
         if self.prospects.wishes.stop_running {
             self.on_run(out, Run::stop);
         }
-        self.run_with_wishes(out);
+        self.rescale_run(out);
         for (worker, report) in later {
             self.reported(worker, report, out);
-        }
-    }
-
-    /// Tasks run from now on: what was wished before is wished of them.
-    fn run_with_wishes(&mut self, out: &mut Vec<Output>) {
-        if let Some(parallelism) = self.prospects.wishes.rescale {
-            self.rescale_run(parallelism, out);
         }
     }
 
@@ -430,10 +398,10 @@ impl Master {
 
     fn recorded(&mut self, answer: Result<(), String>, out: &mut Vec<Output>) {
         let (now_ms, limits) = (self.now.steady_ms, self.limits);
-        self.records = self.records.saturating_sub(1);
+        let is_last = self.unanswered.record();
         // An answer that comes after somebody has ended its execution changes nothing.
         if let Phase::Deploy(deploy) = &mut self.phase
-            && self.records == 0
+            && is_last
         {
             let built = deploy.recorded(answer, now_ms, &limits, out);
             self.built(built, out);
@@ -448,7 +416,7 @@ impl Master {
                 let first_checkpoint = deploy.first_checkpoint();
                 let run = Run::new(deploy.deployed, first_checkpoint, self.now.steady_ms, &self.limits);
                 self.set_phase(Phase::Run(Box::new(run)));
-                self.run_with_wishes(out);
+                self.rescale_run(out);
             }
             Some(Built::Tried) => self.end_deployed(None, out),
             Some(Built::Ended(ended)) => self.end_deployed(Some(ended), out),
@@ -507,14 +475,8 @@ impl Master {
                 ending.tick(now_ms, &limits, out);
                 self.ended_everywhere(out);
             }
-            Phase::New
-            | Phase::Claim { .. }
-            | Phase::Fit { .. }
-            | Phase::Slots { .. }
-            | Phase::Backoff { .. }
-            | Phase::Begin { .. }
-            | Phase::Lead(_)
-            | Phase::Over => {}
+            // What these wait for has no time of its own, but for requests to the storage.
+            _ => {}
         }
     }
 
@@ -542,8 +504,9 @@ impl Master {
         self.on_run(out, |run, around| run.may_rescale(may, around));
     }
 
-    fn rescale_run(&mut self, parallelism: u32, out: &mut Vec<Output>) {
-        let Phase::Run(run) = &mut self.phase else { return };
+    /// Wants another parallelism of tasks that run, if any is wished.
+    fn rescale_run(&mut self, out: &mut Vec<Output>) {
+        let (Phase::Run(run), Some(parallelism)) = (&mut self.phase, self.prospects.wishes.rescale) else { return };
         let mut around = Around { now: self.now, limits: &self.limits, requests: &mut self.requests, out };
         let asked = match planned(&self.settings.spec, Some(parallelism)) {
             Ok(wanted) => run.rescale(wanted, &mut around),
@@ -680,7 +643,7 @@ impl Master {
             }
             // What was asked for before counts no more.
             (Kind::Slots | Kind::Fit, _) => self.go_on(out),
-            (Kind::Run, _) => self.rescale_run(parallelism, out),
+            (Kind::Run, _) => self.rescale_run(out),
             // Wanted of what follows.
             (Kind::New | Kind::Claim | Kind::Backoff | Kind::Begin | Kind::Lead | Kind::Deploy | Kind::End | Kind::Over, _) => {}
         }

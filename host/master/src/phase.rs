@@ -8,6 +8,17 @@ use crate::ending::Ending;
 use crate::run::Run;
 use crate::{Adopted, RequestId, Shortage, Slots};
 
+/// What comes next where nothing of the job runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It is to start over: operators are opened first, to see whether they can be, before anything is forgotten.
+    Trial,
+    /// Whose the state is.
+    Claim,
+    /// An execution.
+    Execution,
+}
+
 /// What a job is doing.
 pub(crate) enum Phase {
     /// Nothing yet.

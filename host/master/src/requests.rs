@@ -1,6 +1,6 @@
 //! Requests to the storage that are not answered yet: each has a number and a deadline, and whoever is late is told of.
 //!
-//! Owns what counts as an answer: one to a request that was given up is dropped here and nowhere else.
+//! Owns what counts as an answer: one to a request that was given up is dropped here and nowhere else. The same for slots and records.
 
 use std::time::Duration;
 
@@ -84,6 +84,35 @@ impl Requests {
             (now_ms - asked_ms) / 1_000
         );
         Some((request, StoreFailure { kind: StoreFailureKind::TimedOut, reason }))
+    }
+}
+
+/// Questions about slots and records that are to be answered, in their order. Only the last answer is to what is wanted now.
+#[derive(Default)]
+pub(crate) struct Unanswered {
+    slots: u32,
+    records: u32,
+}
+
+impl Unanswered {
+    /// What is asked for.
+    pub(crate) fn count(&mut self, out: &[Output]) {
+        for output in out {
+            self.slots += u32::from(matches!(output, Output::Reserve { .. }));
+            self.records += u32::from(matches!(output, Output::Record(_)));
+        }
+    }
+
+    /// An answer about slots; whether it is the last.
+    pub(crate) fn slots(&mut self) -> bool {
+        self.slots = self.slots.saturating_sub(1);
+        self.slots == 0
+    }
+
+    /// An answer about a record; whether it is the last.
+    pub(crate) fn record(&mut self) -> bool {
+        self.records = self.records.saturating_sub(1);
+        self.records == 0
     }
 }
 

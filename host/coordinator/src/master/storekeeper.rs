@@ -69,12 +69,9 @@ impl Storekeeper {
             let shared = shared.clone();
             move || {
                 let _alive = alive;
-                let mut place = Place { open, opened: None };
+                let mut place = Place { open, opened: None, lock: None, broken: None };
                 while let Some(Item { request, what, .. }) = shared.next() {
-                    let done = caught(|| place.carry_out(&what)).unwrap_or_else(|panic| {
-                        let reason = bug("the thread that writes manifests", &panic);
-                        Err(StoreFailure { kind: StoreFailureKind::Broken, reason })
-                    });
+                    let done = place.take_on(&what);
                     match done {
                         Ok(Some(stored)) => answer(request, Ok(stored)),
                         Ok(None) => {}
@@ -135,17 +132,38 @@ fn is_answered(what: &Store) -> bool {
 /// The place of a job's checkpoints, once it could be opened and taken for this process.
 struct Place {
     open: Open,
-    opened: Option<(JobStorage, JobLock)>,
+    opened: Option<JobStorage>,
+    lock: Option<JobLock>,
+    /// A panic that nobody was told of yet.
+    broken: Option<String>,
 }
 
 impl Place {
+    /// Does what is asked. A panic is told to whoever is answered next: nobody else would hear of it.
+    fn take_on(&mut self, what: &Store) -> Result<Option<Stored>, StoreFailure> {
+        if let Some(reason) = self.broken.take_if(|_| is_answered(what)) {
+            return Err(StoreFailure { kind: StoreFailureKind::Broken, reason });
+        }
+        caught(|| self.carry_out(what)).unwrap_or_else(|panic| {
+            // What it knew may be half of something.
+            self.opened = None;
+            let reason = bug("the thread that writes manifests", &panic);
+            if !is_answered(what) {
+                self.broken = Some(reason.clone());
+            }
+            Err(StoreFailure { kind: StoreFailureKind::Broken, reason })
+        })
+    }
+
     fn carry_out(&mut self, what: &Store) -> Result<Option<Stored>, StoreFailure> {
         let storage = match &mut self.opened {
-            Some((storage, _)) => storage,
+            Some(storage) => storage,
             none => {
                 let storage = (self.open)()?;
-                let lock = storage.lock()?;
-                &mut none.insert((storage, lock)).0
+                if self.lock.is_none() {
+                    self.lock = Some(storage.lock()?);
+                }
+                none.insert(storage)
             }
         };
         match what {
