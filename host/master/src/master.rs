@@ -377,10 +377,8 @@ impl Master {
         let (now_ms, limits) = (self.now.steady_ms, self.limits);
         let is_of = |deployed: &Deployed| report.execution().is_none_or(|execution| *execution == deployed.id);
         match &mut self.phase {
-            Phase::Lead(lead) if is_of(&lead.deployed) => {
-                if !matches!(report, Report::Heartbeat { .. }) {
-                    lead.later.push((worker, report));
-                }
+            Phase::Lead(lead) if is_of(&lead.deployed) && !matches!(report, Report::Heartbeat { .. }) => {
+                lead.later.push((worker, report));
             }
             Phase::Deploy(deploy) if is_of(&deploy.deployed) => {
                 let built = deploy.report(&worker, report, now_ms, &limits, out);
@@ -391,7 +389,7 @@ impl Master {
                 ending.report(&worker, report);
                 self.ended_everywhere(out);
             }
-            // Of an execution that is over, or where none is.
+            // Of an execution that is over, or where none is; how far tasks are, before they are led.
             _ => {}
         }
     }

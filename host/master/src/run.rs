@@ -121,7 +121,7 @@ impl Run {
             self.say_completed(&durable, around.out);
             // The one before had taken the last checkpoint, and did not live to see its end.
             self.done = match durable.kind {
-                ManifestKind::Checkpoint => None,
+                ManifestKind::Checkpoint | ManifestKind::Savepoint => None,
                 ManifestKind::Stop => Some(CompletionKind::Stop),
                 ManifestKind::Final => Some(CompletionKind::Final),
             };

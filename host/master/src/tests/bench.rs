@@ -197,7 +197,7 @@ impl Bench {
     /// Workers answer everything, as those that are well do.
     pub(super) fn work(&mut self) {
         for (worker, command) in std::mem::take(&mut self.commands) {
-            for report in answers(&worker, command) {
+            for report in answers(&worker, &command) {
                 self.tell(Input::Report { worker: worker.clone(), report: Box::new(report) });
             }
         }
@@ -285,7 +285,7 @@ pub(super) fn task_of(worker: &str) -> TaskId {
     TaskId(if worker == WORKERS[0] { 0 } else { 1 })
 }
 
-fn answers(worker: &str, command: Command) -> Vec<Report> {
+fn answers(worker: &str, command: &Command) -> Vec<Report> {
     let Some(execution) = command.execution().cloned() else { return Vec::new() };
     let task = task_of(worker);
     match command {
@@ -295,10 +295,10 @@ fn answers(worker: &str, command: Command) -> Vec<Report> {
         Command::Restore { .. } => vec![Report::Restored { execution }],
         Command::Build { .. } | Command::Commit { .. } => vec![Report::Built { execution }],
         Command::Trigger { checkpoint, .. } => {
-            let acknowledgement = Box::new(acknowledgement(task, checkpoint));
+            let acknowledgement = Box::new(acknowledgement(task, *checkpoint));
             vec![Report::Acknowledged { execution, acknowledgement }]
         }
-        Command::Completed { checkpoint, .. } => vec![Report::Committed { execution, task, checkpoint }],
+        Command::Completed { checkpoint, .. } => vec![Report::Committed { execution, task, checkpoint: *checkpoint }],
         Command::Cancel { .. } => vec![Report::Ended { execution, progress: Box::<WorkerProgress>::default() }],
         _ => Vec::new(),
     }
