@@ -50,6 +50,8 @@ pub struct Setup {
     pub listen: Option<String>,
     /// Where a worker says that it listens.
     pub advertise: Option<String>,
+    /// Folders that a worker's jobs have to stay below; any path, if there are none.
+    pub allow_path: Vec<String>,
     /// Environment variables.
     pub environment: Vec<(String, String)>,
 }
@@ -195,6 +197,11 @@ impl Cluster {
         let listen = setup.listen.unwrap_or_else(|| format!("{address}:0"));
         let (coordinator, slots) = (setup.coordinator.unwrap_or_else(|| self.addresses.0.clone()), slots.to_string());
         let mut arguments = vec!["worker", "--coordinator", &coordinator, "--slots", &slots, "--listen", &listen];
+        match &setup.allow_path[..] {
+            // Tests may run as root, and on addresses that are no loopback ones.
+            [] => arguments.push("--allow-any-path"),
+            allowed => arguments.extend(allowed.iter().flat_map(|folder| ["--allow-path", folder.as_str()])),
+        }
         let identity = identity.to_string_lossy().into_owned();
         arguments.extend(["--identity", &identity]);
         if let Some(advertise) = &setup.advertise {

@@ -57,6 +57,11 @@ impl Address {
         if self.host.contains(':') { format!("[{}]:{port}", self.host) } else { format!("{}:{port}", self.host) }
     }
 
+    /// Whether it certainly is this machine: a loopback address, or the name of one.
+    pub(crate) fn is_here(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
     /// Its port, if it has one.
     pub(crate) fn port(&self) -> Option<u16> {
         self.port

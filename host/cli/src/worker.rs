@@ -40,10 +40,14 @@ pub(crate) struct Args {
     /// or [::] for a coordinator with an IPv6 address]
     #[arg(long, value_name = "ADDRESS", value_parser = address::listen_for_peers)]
     listen: Option<SocketAddr>,
-    /// A folder below which sources, sinks, dead letters and checkpoints of jobs have to lie; may be given several times [default:
-    /// any path that this user can read and write]
-    #[arg(long, value_name = "DIR")]
+    /// A folder below which sources, sinks, dead letters and checkpoints of jobs have to lie; may be given several times. Needed where the
+    /// coordinator is on another machine, and for root
+    #[arg(long, value_name = "DIR", conflicts_with = "allow_any_path")]
     allow_path: Vec<PathBuf>,
+    /// Jobs may name any path that this user can read and write, in place of --allow-path: whoever may submit jobs can then read and
+    /// write as this user
+    #[arg(long)]
+    allow_any_path: bool,
     /// What other workers are told to connect to [default: the address from which it reaches the coordinator]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = address::advertised)]
     advertise: Option<Address>,
@@ -66,10 +70,10 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
         list(&Client::new(cluster.target_or_local(global)?)?, global)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let (listening, advertise) = addresses(&args)?;
+    let (connectors, storages) = files(&args)?;
     let sandbox = sandbox::start(&args.memory, global)?;
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1));
-    let (connectors, storages) = files(&args.allow_path)?;
-    let (listening, advertise) = addresses(&args)?;
     let options = AgentOptions {
         identity_dir: args.identity.unwrap_or_default(),
         listen: listening,
@@ -92,9 +96,11 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
 
 type Files = (Arc<dyn Connectors>, Arc<dyn Storages>);
 
-/// Connectors and storages, which stay below these folders if there are any.
-fn files(allowed: &[PathBuf]) -> Result<Files, Failure> {
+/// Connectors and storages, which stay below the folders that are named, if there are any.
+fn files(args: &Args) -> Result<Files, Failure> {
+    let allowed = &args.allow_path;
     if allowed.is_empty() {
+        must_be_bounded(args)?;
         return Ok((Arc::new(BuiltinConnectors), Arc::new(UrlStorages)));
     }
     let wrong = |error: std::io::Error| {
@@ -104,8 +110,27 @@ fn files(allowed: &[PathBuf]) -> Result<Files, Failure> {
             format!("--allow-path names a folder that is not there: {error}"),
         )
     };
-    let connectors = Beneath::new(allowed, BuiltinConnectors).map_err(wrong)?;
-    Ok((Arc::new(connectors), Arc::new(Beneath::new(allowed, UrlStorages).map_err(wrong)?)))
+    let beneath = Arc::new(Beneath::new(allowed).map_err(wrong)?);
+    Ok((beneath.clone(), beneath))
+}
+
+/// A job is given by whoever may use the coordinator's API, and reads and writes as this process. Where others than this process's user may
+/// do so, its owner says what that comes to.
+fn must_be_bounded(args: &Args) -> Result<(), Failure> {
+    if args.allow_any_path {
+        return Ok(());
+    }
+    let is_here = |coordinator: &String| Address::parse(coordinator).is_ok_and(|address| address.is_here());
+    let reason = match args.coordinator.iter().find(|coordinator| !is_here(coordinator)) {
+        Some(other) => format!("the coordinator {other} is not on a loopback address, so jobs may come from other machines"),
+        None if rustix::process::geteuid().is_root() => "this is root, so jobs could read and write every file".to_owned(),
+        None => return Ok(()),
+    };
+    let message = format!("--allow-path is missing: {reason}");
+    Err(Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message).hint(
+        "--allow-path DIR, once or several times, names the folders that jobs may use (checkpoints too); --allow-any-path allows all that this \
+         user can read and write",
+    ))
 }
 
 /// Where the worker listens, and what it tells others to connect to.
@@ -156,7 +181,7 @@ fn list(client: &Client, global: &Global) -> anyhow::Result<()> {
 
 /// Workers as a table.
 pub(crate) fn table(workers: &[WorkerStatus]) -> String {
-    let header = ["WORKER", "STATE", "SINCE", "SLOTS", "ADDRESS", "VERSION", "JOBS"].map(str::to_owned).to_vec();
+    let header = ["WORKER", "STATE", "SINCE", "SLOTS", "ADDRESS", "VERSION", "CERTIFICATE", "JOBS"].map(str::to_owned).to_vec();
     let rows = workers.iter().map(|worker| {
         vec![
             worker.name.clone(),
@@ -165,6 +190,10 @@ pub(crate) fn table(workers: &[WorkerStatus]) -> String {
             format!("{} of {} used", worker.slots_used, worker.slots),
             worker.address.clone(),
             worker.version.clone(),
+            match worker.certificate_until_ms {
+                0 => "?".to_owned(),
+                until_ms => format!("{} days", until_ms.saturating_sub(output::now_ms()) / 86_400_000),
+            },
             worker.jobs.join(", "),
         ]
     });

@@ -318,6 +318,33 @@ fn addresses_that_nobody_can_reach_are_refused_with_what_to_write() {
 }
 
 #[test]
+fn s137_a_worker_of_another_machines_coordinator_or_of_root_says_which_paths_jobs_may_use() {
+    let world = World::new();
+    let start = |coordinator: &str, more: &[&str]| {
+        let flags = [&["worker", "--identity", "n", "--coordinator", coordinator][..], more].concat();
+        world.command(&flags).output().map(|ended| String::from_utf8_lossy(&ended.stderr).into_owned()).expect("weir ends")
+    };
+    for elsewhere in ["10.0.0.5:7700", "weir.example:7700", "[2001:db8::1]:7700"] {
+        let message = start(elsewhere, &[]);
+        assert!(message.contains(&format!("--allow-path is missing: the coordinator {elsewhere}")), "{message}");
+        assert!(message.contains("--allow-any-path allows all"), "{message}");
+    }
+    let both = start("localhost", &["--coordinator", "weir.example"]);
+    assert!(both.contains("the coordinator weir.example:7700 is not on a loopback address"), "{both}");
+    // Here it is the user who counts.
+    let here = start("localhost", &[]);
+    assert_eq!(here.contains("this is root"), rustix::process::geteuid().is_root(), "{here}");
+    // With either flag it goes on to the certificate, which is not there.
+    for more in [&["--allow-path", "."][..], &["--allow-any-path"]] {
+        for coordinator in ["10.0.0.5:7700", "localhost"] {
+            let message = start(coordinator, more);
+            assert!(message.contains("ca.pem") && !message.contains("allow-path is missing"), "{message}");
+        }
+    }
+    assert!(start("localhost", &["--allow-path", "nowhere"]).contains("names a folder that is not there"));
+}
+
+#[test]
 fn a_coordinator_serves_this_machine_and_others_over_tls() {
     let world = World::new();
     world.good(&["cluster", "init", "c"]);

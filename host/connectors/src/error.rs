@@ -151,6 +151,10 @@ impl ConnectorError {
     /// Why `action` on `path` failed, with the hint that fits the kind of failure.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> ConnectorError {
         let hint = match source.kind() {
+            // Not by the operating system, but because of `--allow-path`.
+            io::ErrorKind::PermissionDenied if source.raw_os_error().is_none() => {
+                Some("use a folder that is allowed on all workers, or ask their owner for this one")
+            }
             io::ErrorKind::PermissionDenied => Some("give the user that runs weir access to it"),
             io::ErrorKind::StorageFull => Some("free space on that disk; the job goes on from its last checkpoint"),
             io::ErrorKind::QuotaExceeded => Some("raise the quota or free space; the job goes on from its last checkpoint"),

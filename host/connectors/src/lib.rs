@@ -9,6 +9,7 @@ mod api;
 mod error;
 mod event_time;
 mod no_time;
+mod reach;
 mod registry;
 mod settings;
 mod sinks;
@@ -20,6 +21,7 @@ pub use api::{Guarantee, More, Polled, Prepared, Sink, SinkContext, SinkFactory,
 pub use error::{ConnectorError, SettingError};
 pub use event_time::{EventTime, EventTimeFormat, write_rfc3339};
 pub use no_time::{NoTime, NoTimeRule, event_time_settings};
+pub use reach::Reach;
 pub use registry::{SINKS, SOURCES, sink, source};
 pub use sinks::set_output_mask;
 pub use sinks::{bytes_as_json, stdout_is_closed, stdout_waits_for};

@@ -1,44 +1,39 @@
 //! Files of jobs stay below folders that the worker's owner named.
 //!
 //! A job that is submitted names paths of sources, sinks, dead letters and checkpoints, and whoever may submit jobs would read and write
-//! whatever the worker's user can. Owns the check of these paths, where connectors and storages are made: what the path really is, with
-//! `..` and links resolved, has to lie below a folder that is allowed; of a source's pattern, the folder before the first wildcard, behind
-//! which nothing leads upwards. Never opens anything, so it does not see links that a pattern or a folder's listing meets later.
+//! whatever the worker's user can. Owns what is said of these paths before anything is made: where connectors and storages are made, the
+//! job is refused at the place in its file. What is opened later, sources and sinks take through [`Reach`] as well, so that links
+//! which a pattern meets, and folders that change meanwhile, lead nowhere else. Never opens anything itself.
 
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
-use weir_connectors::{SettingError, SinkFactory, SourceFactory};
+use weir_connectors::{Reach, SettingError, SinkFactory, SourceFactory};
 use weir_storage::{JobStorage, StorageError};
 
 use crate::{Connectors, Storages};
 
 /// Makes connectors and storages whose files lie below allowed folders; all others are refused.
-#[derive(Debug)]
-pub struct Beneath<T> {
-    allowed: Vec<PathBuf>,
-    inner: T,
+#[derive(Clone, Debug)]
+pub struct Beneath {
+    reach: Reach,
 }
 
-impl<T> Beneath<T> {
+impl Beneath {
     /// Allows what is below these folders.
     ///
     /// # Errors
     /// If one of them is not there.
-    pub fn new(folders: &[PathBuf], inner: T) -> io::Result<Beneath<T>> {
-        let allowed = folders.iter().map(|folder| {
-            folder.canonicalize().map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))
-        });
-        Ok(Beneath { allowed: allowed.collect::<io::Result<_>>()?, inner })
+    pub fn new(folders: &[PathBuf]) -> io::Result<Beneath> {
+        Ok(Beneath { reach: Reach::beneath(folders)? })
     }
 
     fn check(&self, path: &Path) -> Result<(), String> {
-        let real = resolve(path).map_err(|error| format!("cannot tell where {} is: {error}", path.display()))?;
-        if self.allowed.iter().any(|folder| real.starts_with(folder)) {
-            return Ok(());
-        }
-        Err(format!("{} is not below a folder that this worker allows (--allow-path)", real.display()))
+        self.reach.locate(path).map(drop).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => error.to_string(),
+            _ => format!("cannot tell where {} is: {error}", path.display()),
+        })
     }
 
     /// A sink takes its path as it is written.
@@ -86,45 +81,24 @@ fn setting_error(message: String) -> SettingError {
     }
 }
 
-impl<T: Connectors> Connectors for Beneath<T> {
+impl Connectors for Beneath {
     fn source(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SourceFactory>, SettingError> {
         self.check_source(settings)?;
-        self.inner.source(connector, settings)
+        weir_connectors::source(connector, settings, &self.reach)
     }
 
     fn sink(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError> {
         self.check_sink(settings)?;
-        self.inner.sink(connector, settings)
+        weir_connectors::sink(connector, settings, &self.reach)
     }
 }
 
-impl<T: Storages> Storages for Beneath<T> {
+impl Storages for Beneath {
     fn open(&self, url: &str, job: &str) -> Result<JobStorage, StorageError> {
         let folder = weir_storage::local_folder(url)?;
         let refused = |reason| StorageError::InvalidName { what: "storage", value: url.to_owned(), reason };
         self.check(&folder).map_err(refused)?;
-        self.inner.open(url, job)
-    }
-}
-
-/// Where a path really is: links of what is there are followed; what is not there yet is taken as it is written, without `..`.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
-    let path = std::path::absolute(path)?;
-    let mut missing = Vec::new();
-    let mut there = path.as_path();
-    loop {
-        // A link whose target is missing is there: what is made through it is made elsewhere.
-        match (there.canonicalize(), there.symlink_metadata()) {
-            (Ok(real), _) => return Ok(missing.into_iter().rev().fold(real, |real, part: &std::ffi::OsStr| real.join(part))),
-            (Err(error), Ok(_)) => return Err(error),
-            (Err(error), Err(_)) if error.kind() == io::ErrorKind::NotFound => {}
-            (Err(error), Err(_)) => return Err(error),
-        }
-        match there.components().next_back() {
-            Some(Component::Normal(part)) => missing.push(part),
-            _ => return Err(io::Error::other("it goes through `..` of a folder that is not there")),
-        }
-        there = there.parent().unwrap_or(Path::new("/"));
+        JobStorage::open(url, job)
     }
 }
 
@@ -137,7 +111,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{BuiltinConnectors, UrlStorages};
 
     #[test]
     fn s137_only_what_really_lies_below_an_allowed_folder_is_opened() {
@@ -150,8 +123,7 @@ mod tests {
         symlink(&other, mine.join("link")).unwrap();
         symlink(mine.join("in"), mine.join("inner")).unwrap();
         symlink(root.join("nothing"), mine.join("dangling")).unwrap();
-        let files = Beneath::new(std::slice::from_ref(&mine), BuiltinConnectors).unwrap();
-        let stores = Beneath::new(std::slice::from_ref(&mine), UrlStorages).unwrap();
+        let files = Beneath::new(std::slice::from_ref(&mine)).unwrap();
         let sink = |path: &str| {
             let Value::Object(settings) = json!({"path": root.join(path), "format": "lines"}) else { unreachable!() };
             files.sink("file", &settings).map(drop).map_err(|error| error.message)
@@ -160,7 +132,7 @@ mod tests {
             let Value::Object(settings) = json!({"path": root.join(path)}) else { unreachable!() };
             files.source("file", &settings).map(drop).map_err(|error| error.message)
         };
-        let store = |path: &str| stores.open(root.join(path).to_str().unwrap(), "j").map(drop).map_err(|error| error.to_string());
+        let store = |path: &str| files.open(root.join(path).to_str().unwrap(), "j").map(drop).map_err(|error| error.to_string());
         for inside in ["mine/out", "mine/new/deeper", "mine/in/../out", "mine/inner/x", "mine"] {
             assert_eq!((sink(inside), source(inside), store(inside)), (Ok(()), Ok(()), Ok(())), "{inside}");
         }
@@ -185,7 +157,7 @@ mod tests {
             assert!(source(pattern).is_err(), "{pattern}");
         }
         assert!(!other.join("out").exists(), "nothing was made");
-        assert!(Beneath::new(&[root.join("nowhere")], UrlStorages).is_err());
+        assert!(Beneath::new(&[root.join("nowhere")]).is_err());
         // Connectors without files are not concerned.
         assert!(files.sink("blackhole", &Map::new()).is_ok());
     }
@@ -200,7 +172,7 @@ mod tests {
         fs::create_dir_all(&other).unwrap();
         fs::write(other.join("secret"), "x").unwrap();
         symlink(&other, mine.join("odd[1]")).unwrap();
-        let files = Beneath::new(std::slice::from_ref(&mine), BuiltinConnectors).unwrap();
+        let files = Beneath::new(std::slice::from_ref(&mine)).unwrap();
         let settings = |path: &str, more: Value| {
             let (Value::Object(mut settings), path) = (more, if path.starts_with('~') { path.into() } else { root.join(path) })
             else {

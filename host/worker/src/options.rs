@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use weir_connectors::{SettingError, SinkFactory, SourceFactory};
+use weir_connectors::{Reach, SettingError, SinkFactory, SourceFactory};
 use weir_model::Digest;
 use weir_protocol::{Report, WorkerId};
 use weir_sandbox::Sandbox;
@@ -49,11 +49,11 @@ pub struct BuiltinConnectors;
 
 impl Connectors for BuiltinConnectors {
     fn source(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SourceFactory>, SettingError> {
-        weir_connectors::source(connector, settings)
+        weir_connectors::source(connector, settings, &Reach::default())
     }
 
     fn sink(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError> {
-        weir_connectors::sink(connector, settings)
+        weir_connectors::sink(connector, settings, &Reach::default())
     }
 }
 

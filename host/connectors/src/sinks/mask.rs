@@ -3,7 +3,7 @@
 //! A process of Weir makes files for its own user only, by its mask. What sinks make is for others to read: it has the permissions that
 //! the user's own mask gives, which the process has put aside here before it took another.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -22,15 +22,16 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
     fs::create_dir_all(folder)?;
-    let Some(mask) = MASK.get() else { return Ok(()) };
-    missing.into_iter().try_for_each(|made| fs::set_permissions(made, Permissions::from_mode(0o777 & !mask)))
+    let Some(mode) = of_folders() else { return Ok(()) };
+    missing.into_iter().try_for_each(|made| fs::set_permissions(made, Permissions::from_mode(mode)))
 }
 
-/// Makes a file, which must not exist.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
-    let file = File::create_new(path)?;
-    if let Some(mask) = MASK.get() {
-        file.set_permissions(Permissions::from_mode(0o666 & !mask))?;
-    }
-    Ok(file)
+/// Permissions of a folder that a sink makes, where it does not leave them to the process's own mask.
+pub(crate) fn of_folders() -> Option<u32> {
+    MASK.get().map(|mask| 0o777 & !mask)
+}
+
+/// Permissions of a file that a sink makes, likewise.
+pub(crate) fn of_files() -> Option<u32> {
+    MASK.get().map(|mask| 0o666 & !mask)
 }

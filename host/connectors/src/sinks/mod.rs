@@ -3,7 +3,7 @@
 mod blackhole;
 mod files;
 mod format;
-mod mask;
+pub(crate) mod mask;
 mod stdout;
 
 pub(crate) use blackhole::BlackholeFactory;

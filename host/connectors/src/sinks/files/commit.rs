@@ -1,14 +1,14 @@
 //! The second phase: a finished file gets its visible name.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::PENDING;
-use super::pending::sync_folder;
-use crate::ConnectorError;
+use super::{PENDING, open, sync};
+use crate::reach::Folder;
+use crate::{ConnectorError, Reach};
 
 /// A durable file and the name it is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,12 +53,13 @@ impl Committable {
 
     /// Renames the file, in `folder`, which is the sink's: who writes to the checkpoints does not say where files are moved. Doing it
     /// again changes nothing; what is not as the checkpoint says is an error.
-    pub(super) fn commit(&self, folder: &Path) -> Result<(), ConnectorError> {
+    pub(super) fn commit(&self, reach: &Reach, folder: &Path) -> Result<(), ConnectorError> {
         let (from, to) = (self.folder.join(PENDING).join(&self.from), self.folder.join(&self.to));
         if !is_same_folder(&self.folder, folder) {
             // The sink had another path once. What it finished there is nobody's business any more.
-            return match size(&from)? {
+            return match there(reach, &self.folder.join(PENDING))? {
                 None => Ok(()),
+                Some(pending) if size(&pending, &self.from)?.is_none() => Ok(()),
                 Some(_) => Err(self.refuse(
                     &to,
                     format!("{} waits for this, and the sink's path is now {}", from.display(), folder.display()),
@@ -66,14 +67,16 @@ impl Committable {
                 )),
             };
         }
-        match (size(&from)?, size(&to)?) {
+        let (pending, finished) = (open(reach, &folder.join(PENDING))?, open(reach, folder)?);
+        match (size(&pending, &self.from)?, size(&finished, &self.to)?) {
             (Some(found), None) if found == self.bytes => {
-                fs::rename(&from, &to).map_err(|error| ConnectorError::io("rename the finished file to", &to, error))?;
-                sync_folder(&self.folder)?;
-                sync_folder(&self.folder.join(PENDING))
+                let failed = |error| ConnectorError::io("rename the finished file to", &to, error);
+                pending.rename(OsStr::new(&self.from), &finished, OsStr::new(&self.to)).map_err(failed)?;
+                sync(&finished)?;
+                sync(&pending)
             }
             // Done before. The crash may have come before the folder was on the disk.
-            (None, Some(found)) if found == self.bytes => sync_folder(&self.folder),
+            (None, Some(found)) if found == self.bytes => sync(&finished),
             // Only a commit takes a file out of the pending folder, and the rename is atomic: it was done, and whoever reads the
             // output has moved the file away since.
             (None, None) => {
@@ -81,7 +84,7 @@ impl Committable {
                 Ok(())
             }
             // Between the two looks, a task of an earlier attempt that stood still may have done it.
-            (Some(_), Some(found)) if found == self.bytes && size(&from)?.is_none() => sync_folder(&self.folder),
+            (Some(_), Some(found)) if found == self.bytes && size(&pending, &self.from)?.is_none() => sync(&finished),
             (Some(_), Some(_)) => Err(self.refuse(
                 &to,
                 format!("{} is not committed yet, and a file of that name exists already", from.display()),
@@ -106,14 +109,16 @@ pub(super) fn is_same_folder(a: &Path, b: &Path) -> bool {
     a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Size of a file, if there is one.
-fn size(path: &Path) -> Result<Option<u64>, ConnectorError> {
-    match fs::symlink_metadata(path) {
-        Ok(metadata) if !metadata.is_file() => {
-            Err(ConnectorError::io("look at", path, io::Error::other("it is not a regular file, and no sink made it")))
-        }
-        Ok(metadata) => Ok(Some(metadata.len())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(ConnectorError::io("look at", path, error)),
+/// A folder, if it is there.
+fn there(reach: &Reach, folder: &Path) -> Result<Option<Folder>, ConnectorError> {
+    match reach.folder(folder) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(ConnectorError::io("open the folder", folder, error)),
     }
+}
+
+/// Size of a file, if there is one.
+fn size(folder: &Folder, name: &str) -> Result<Option<u64>, ConnectorError> {
+    folder.size(OsStr::new(name)).map_err(|error| ConnectorError::io("look at", &folder.path().join(name), error))
 }

@@ -9,7 +9,7 @@ mod pending;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,11 +17,11 @@ use serde_json::{Map, Value};
 use weir_model::{BatchRef, CheckpointId};
 
 use self::commit::{Committable, is_same_folder};
-use self::pending::{Compression, Pending, sync_folder};
+use self::pending::{Compression, Pending};
 use super::format::Format;
-use super::mask;
+use crate::reach::Folder;
 use crate::settings::{Settings, at_home, error};
-use crate::{ConnectorError, Guarantee, Prepared, SettingError, Sink, SinkContext, SinkFactory};
+use crate::{ConnectorError, Guarantee, Prepared, Reach, SettingError, Sink, SinkContext, SinkFactory};
 
 /// Folder of files that are not complete, within the sink's.
 const PENDING: &str = ".pending";
@@ -31,16 +31,18 @@ const SUPERSEDED: &str = ".superseded";
 
 /// Makes `file` sinks.
 pub(crate) struct FileSinkFactory {
+    reach: Reach,
     folder: PathBuf,
     format: Format,
     compression: Compression,
 }
 
 impl FileSinkFactory {
-    pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<FileSinkFactory, SettingError> {
+    pub(crate) fn from_settings(map: &Map<String, Value>, reach: &Reach) -> Result<FileSinkFactory, SettingError> {
         let settings = Settings::new("a file sink", map, &["path", "format", "compression"])?;
         let folder = settings.required("path", "path is the folder that finished files appear in")?;
         Ok(FileSinkFactory {
+            reach: reach.clone(),
             folder: PathBuf::from(at_home(folder).map_err(|message| error("path", message, None))?),
             format: Format::from_settings(&settings)?,
             compression: settings.choice("compression", &Compression::CHOICES)?,
@@ -51,8 +53,9 @@ impl FileSinkFactory {
 impl SinkFactory for FileSinkFactory {
     fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
         let pending = self.folder.join(PENDING);
-        mask::make_folder(&pending).map_err(|error| ConnectorError::io("create the folder", &pending, error))?;
+        self.reach.make_folder(&pending).map_err(|error| ConnectorError::io("create the folder", &pending, error))?;
         Ok(Box::new(FileSink {
+            reach: self.reach.clone(),
             folder: self.folder.clone(),
             format: self.format,
             compression: self.compression,
@@ -78,6 +81,7 @@ impl SinkFactory for FileSinkFactory {
 type Failure = Arc<Mutex<Option<String>>>;
 
 struct FileSink {
+    reach: Reach,
     folder: PathBuf,
     format: Format,
     compression: Compression,
@@ -111,18 +115,19 @@ impl FileSink {
         let SinkContext { index, attempt, .. } = &self.context;
         let name = format!("{}~{attempt}~{index}~{}", self.uid, self.files_begun);
         self.files_begun += 1;
-        Pending::create(&self.folder.join(PENDING).join(name), self.compression)
+        Pending::create(&self.reach, &self.folder.join(PENDING), name, self.compression)
     }
 
     /// A name for a finished file that no file has.
-    fn final_name(&self, checkpoint: CheckpointId) -> String {
+    fn final_name(&self, checkpoint: CheckpointId) -> Result<String, ConnectorError> {
         let SinkContext { index, attempt, .. } = &self.context;
         let stem = format!("{}-c{:08}-a{attempt}-s{index}", self.uid, checkpoint.0);
         let ending = format!(".{}{}", self.format.extension(), self.compression.extension());
         // Output of a job that was started over with --fresh, whose numbers begin again, is not overwritten.
         let numbered = (2..).map(|number: u64| format!("{stem}-{number}{ending}"));
         let mut names = std::iter::once(format!("{stem}{ending}")).chain(numbered);
-        names.find(|name| !self.folder.join(name).exists()).unwrap_or_default()
+        let folder = open(&self.reach, &self.folder)?;
+        free_name(&folder, &mut names)
     }
 }
 
@@ -146,36 +151,35 @@ impl Sink for FileSink {
     fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Prepared, ConnectorError> {
         self.check_usable()?;
         let Some(pending) = self.current.take() else { return Ok(Box::new(|| Ok(None))) };
-        let to = self.final_name(checkpoint);
-        let folder = self.folder.clone();
+        let to = self.final_name(checkpoint)?;
+        let (reach, folder) = (self.reach.clone(), self.folder.clone());
         let guard = Guard { failure: Arc::clone(&self.failure), is_durable: false };
         Ok(Box::new(move || {
             let mut guard = guard;
-            let from = pending.name();
-            let (rows, bytes) = pending.make_durable().inspect_err(|error| note_failure(&guard.failure, error.to_string()))?;
+            let from = pending.name().to_owned();
+            let (rows, bytes) =
+                pending.make_durable(&reach).inspect_err(|error| note_failure(&guard.failure, error.to_string()))?;
             guard.is_durable = true;
             Ok(Some(Committable { folder, from, to, bytes, rows }.to_json()))
         }))
     }
 
     fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
-        Committable::from_json(committable)?.commit(&self.folder)
+        Committable::from_json(committable)?.commit(&self.reach, &self.folder)
     }
 
     fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
         let keep = keep.iter().map(Committable::from_json).collect::<Result<Vec<_>, _>>()?;
-        let folder = self.folder.join(PENDING);
-        let failed = |error| ConnectorError::io("list the folder", &folder, error);
-        for entry in fs::read_dir(&folder).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
+        let folder = open(&self.reach, &self.folder.join(PENDING))?;
+        for name in list(&folder)? {
             let Some(subtask) = name.to_str().and_then(|name| subtask_of(name, &self.uid)) else { continue };
             let is_kept = keep.iter().any(|kept| *kept.from == *name && is_same_folder(&kept.folder, &self.folder));
             // Each cleans up after its predecessor, whatever the attempt: numbers begin again with --fresh. The others may already
             // have begun files. Those of subtasks that are no more fall to the first.
             let is_mine = subtask == self.context.index || self.context.index == 0 && subtask >= self.context.parallelism;
             if is_mine && !is_kept {
-                let path = folder.join(&name);
-                fs::remove_file(&path).map_err(|error| ConnectorError::io("remove the unfinished file", &path, error))?;
+                let failed = |error| ConnectorError::io("remove the unfinished file", &folder.path().join(&name), error);
+                folder.remove(&name).map_err(failed)?;
             }
         }
         Ok(())
@@ -183,33 +187,59 @@ impl Sink for FileSink {
 
     /// Moves the files into the hidden folder `.superseded`: nobody reads them there, and nothing is deleted.
     fn retract(&mut self, checkpoint: CheckpointId) -> Result<u64, ConnectorError> {
-        let failed = |error| ConnectorError::io("list the folder", &self.folder, error);
-        let superseded = self.folder.join(SUPERSEDED);
+        let folder = open(&self.reach, &self.folder)?;
+        let mut superseded = None;
         let mut moved = 0;
-        for entry in fs::read_dir(&self.folder).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
+        for name in list(&folder)? {
             let Some(of) = name.to_str().and_then(|name| checkpoint_of(name, &self.uid)) else { continue };
             if of > checkpoint.0 {
-                mask::make_folder(&superseded).map_err(|error| ConnectorError::io("create the folder", &superseded, error))?;
-                let from = self.folder.join(&name);
-                let to = free_name(&superseded, &name.to_string_lossy());
-                fs::rename(&from, &to).map_err(|error| ConnectorError::io("move aside", &from, error))?;
+                let made = |error| ConnectorError::io("create the folder", &self.folder.join(SUPERSEDED), error);
+                let aside = match superseded.take() {
+                    Some(aside) => aside,
+                    None => folder.make_folder(OsStr::new(SUPERSEDED)).map_err(made)?,
+                };
+                let plain = name.to_string_lossy();
+                let numbered = (2..).map(|number: u64| format!("{plain}.{number}"));
+                let to = free_name(&aside, &mut std::iter::once(plain.to_string()).chain(numbered))?;
+                let failed = |error| ConnectorError::io("move aside", &self.folder.join(&name), error);
+                folder.rename(&name, &aside, OsStr::new(&to)).map_err(failed)?;
+                superseded = Some(aside);
                 moved += 1;
             }
         }
-        if moved > 0 {
-            sync_folder(&superseded)?;
-            sync_folder(&self.folder)?;
+        if let Some(superseded) = superseded {
+            sync(&superseded)?;
+            sync(&folder)?;
         }
         Ok(moved)
     }
 }
 
-/// A path in `folder` that no file has: `name`, or that with a number.
-fn free_name(folder: &Path, name: &str) -> PathBuf {
-    let numbered = (2..).map(|number: u64| format!("{name}.{number}"));
-    let mut paths = std::iter::once(name.to_owned()).chain(numbered).map(|name| folder.join(name));
-    paths.find(|path| !path.exists()).unwrap_or_default()
+/// The folder of a sink, or its pending one.
+fn open(reach: &Reach, folder: &Path) -> Result<Folder, ConnectorError> {
+    reach.folder(folder).map_err(|error| ConnectorError::io("open the folder", folder, error))
+}
+
+/// The names in a folder.
+fn list(folder: &Folder) -> Result<Vec<OsString>, ConnectorError> {
+    let entries = folder.list().map_err(|error| ConnectorError::io("list the folder", folder.path(), error))?;
+    Ok(entries.into_iter().map(|entry| entry.name).collect())
+}
+
+/// Waits until the names in a folder are on the disk.
+fn sync(folder: &Folder) -> Result<(), ConnectorError> {
+    folder.sync().map_err(|error| ConnectorError::io("sync the folder", folder.path(), error))
+}
+
+/// The first of these names that nothing in the folder has.
+fn free_name(folder: &Folder, names: &mut dyn Iterator<Item = String>) -> Result<String, ConnectorError> {
+    for name in names {
+        let failed = |error| ConnectorError::io("look at", &folder.path().join(&name), error);
+        if !folder.has(OsStr::new(&name)).map_err(failed)? {
+            return Ok(name);
+        }
+    }
+    Ok(String::new())
 }
 
 /// The checkpoint in the name of a finished file, if it is one of the sink called `uid`: `<uid>-c<checkpoint>-a<attempt>-s<subtask>...`.

@@ -1,13 +1,14 @@
 //! A file that is being written and is not visible yet.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
 
-use crate::ConnectorError;
-use crate::sinks::mask;
+use super::{open, sync};
+use crate::{ConnectorError, Reach};
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -42,28 +43,35 @@ enum Encoder {
 
 /// An invisible file and what was written to it.
 pub(super) struct Pending {
-    path: PathBuf,
+    folder: PathBuf,
+    name: String,
     encoder: Encoder,
     rows: u64,
 }
 
 impl Pending {
     /// Creates the file, which must not exist.
-    pub(super) fn create(path: &Path, compression: Compression) -> Result<Pending, ConnectorError> {
-        let failed = |error| ConnectorError::io("create", path, error);
-        let file = BufWriter::with_capacity(BUFFER_BYTES, mask::create(path).map_err(failed)?);
+    pub(super) fn create(
+        reach: &Reach,
+        folder: &Path,
+        name: String,
+        compression: Compression,
+    ) -> Result<Pending, ConnectorError> {
+        let failed = |error| ConnectorError::io("create", &folder.join(&name), error);
+        let file = open(reach, folder)?.create(OsStr::new(&name)).map_err(failed)?;
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let encoder = match compression {
             Compression::None => Encoder::Plain(file),
             Compression::Gzip => Encoder::Gzip(GzEncoder::new(file, flate2::Compression::fast())),
             Compression::Zstd => Encoder::Zstd(zstd::stream::write::Encoder::new(file, 0).map_err(failed)?),
         };
-        Ok(Pending { path: path.to_owned(), encoder, rows: 0 })
+        Ok(Pending { folder: folder.to_owned(), name, encoder, rows: 0 })
     }
 
     /// An open, uncompressed file.
     #[cfg(test)]
-    pub(super) fn over(file: File, path: &Path) -> Pending {
-        Pending { path: path.to_owned(), encoder: Encoder::Plain(BufWriter::new(file)), rows: 0 }
+    pub(super) fn over(file: File, folder: &Path, name: &str) -> Pending {
+        Pending { folder: folder.to_owned(), name: name.to_owned(), encoder: Encoder::Plain(BufWriter::new(file)), rows: 0 }
     }
 
     /// Appends bytes that hold `rows` rows.
@@ -74,17 +82,17 @@ impl Pending {
             Encoder::Zstd(out) => out.write_all(bytes),
         };
         self.rows += rows as u64;
-        written.map_err(|error| ConnectorError::io("write to", &self.path, error))
+        written.map_err(|error| ConnectorError::io("write to", &self.folder.join(&self.name), error))
     }
 
     /// Its name within its folder.
-    pub(super) fn name(&self) -> String {
-        self.path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned())
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Writes what is buffered, and waits until file and folder are on the disk. Rows and bytes of the file.
-    pub(super) fn make_durable(self) -> Result<(u64, u64), ConnectorError> {
-        let Pending { path, encoder, rows } = self;
+    pub(super) fn make_durable(self, reach: &Reach) -> Result<(u64, u64), ConnectorError> {
+        let Pending { folder, name, encoder, rows } = self;
         let finish = || -> io::Result<u64> {
             let out = match encoder {
                 Encoder::Plain(out) => out,
@@ -95,16 +103,8 @@ impl Pending {
             file.sync_all()?;
             Ok(file.metadata()?.len())
         };
-        let bytes = finish().map_err(|error| ConnectorError::io("write to", &path, error))?;
-        if let Some(folder) = path.parent() {
-            sync_folder(folder)?;
-        }
+        let bytes = finish().map_err(|error| ConnectorError::io("write to", &folder.join(&name), error))?;
+        sync(&open(reach, &folder)?)?;
         Ok((rows, bytes))
     }
-}
-
-/// Waits until the names in a folder are on the disk.
-pub(super) fn sync_folder(folder: &Path) -> Result<(), ConnectorError> {
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|error| ConnectorError::io("sync the folder", folder, error))
 }

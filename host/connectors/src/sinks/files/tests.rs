@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Read;
 
 use serde_json::json;
@@ -11,7 +12,7 @@ use super::*;
 fn factory(folder: &Path, more: &[(&str, &str)]) -> FileSinkFactory {
     let mut settings = json!({"path": folder.to_str().unwrap(), "format": "lines"});
     more.iter().for_each(|(key, value)| settings[*key] = json!(value));
-    FileSinkFactory::from_settings(settings.as_object().unwrap()).unwrap()
+    FileSinkFactory::from_settings(settings.as_object().unwrap(), &Reach::default()).unwrap()
 }
 
 fn open(folder: &Path, uid: &str, index: u32, attempt: u64) -> Box<dyn Sink> {
@@ -274,7 +275,7 @@ fn a_full_disk_is_named_and_stops_the_sink() {
     let path = folder.path().join(PENDING).join("full");
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    let mut pending = Pending::over(file, &path);
+    let mut pending = Pending::over(file, &folder.path().join(PENDING), "full");
     let error = pending.write(&vec![b'x'; 1 << 20], 1).unwrap_err().to_string();
     assert!(error.contains("/full") && error.contains("free space"), "{error}");
 }
@@ -313,7 +314,7 @@ fn compressed_files_decompress_to_the_rows() {
 
 #[test]
 fn wrong_settings_are_named() {
-    let settings = |value: Value| FileSinkFactory::from_settings(value.as_object().unwrap()).err().unwrap();
+    let settings = |value: Value| FileSinkFactory::from_settings(value.as_object().unwrap(), &Reach::default()).err().unwrap();
     assert_eq!(settings(json!({})).key, "path");
     assert!(settings(json!({"path": "x", "formt": "json"})).to_string().contains("\"format\""));
     assert!(settings(json!({"path": "x", "format": "jsn"})).to_string().contains("\"json\""));

@@ -12,7 +12,7 @@ use weir_model::{Batch, OddExample, OddKind, Oddities, WATERMARK_START};
 
 use super::super::formats::refuse_foreign;
 use super::super::lines::Room;
-use super::discover::{Found, natural_order};
+use super::discover::{Found, natural_order, open_file};
 use super::input::{Got, Head, Input, Kind, REPLACED_HINT, head_content};
 use super::known::{Position, Todo, Why, resolve};
 use super::tailed::Inode;
@@ -68,9 +68,9 @@ struct Open {
 
 impl Bounded {
     pub(super) fn new(settings: FileSettings, index: u32, parallelism: u32) -> Result<Bounded, ConnectorError> {
-        let found = settings.pattern.files()?;
+        let found = settings.pattern.files(&settings.reach)?;
         if found.files.is_empty() {
-            return Err(settings.pattern.no_file());
+            return Err(settings.pattern.no_file(&settings.reach));
         }
         Ok(Bounded {
             settings,
@@ -97,7 +97,8 @@ impl Bounded {
             self.oddities.add(OddKind::SkippedInput, || OddExample::new(path.as_bytes(), reason));
         }
         let is_mine = |id: &str| owner(id, self.parallelism) == self.index;
-        let resolved = resolve(found.files, positions, self.settings.pattern.text(), is_mine)?;
+        let FileSettings { pattern, reach, .. } = &self.settings;
+        let resolved = resolve(found.files, positions, pattern.text(), reach, is_mine)?;
         self.positions = resolved.done.into_iter().filter(|(id, _)| is_mine(id)).collect();
         for todo in resolved.todo.into_iter().filter(|todo| is_mine(&todo.id)) {
             let known = todo.position.as_ref().map_or(WATERMARK_START, |position| position.event_time_max);
@@ -137,7 +138,8 @@ impl Bounded {
                 continue;
             }
             let mut rows = Batch::default();
-            let head = Input::open(&todo.path, 0).and_then(|mut input| input.head(&mut rows, HEAD_ROOM, self.settings.rules));
+            let opened = Input::open(&self.settings.reach, &todo.path, 0);
+            let head = opened.and_then(|mut input| input.head(&mut rows, HEAD_ROOM, self.settings.rules));
             match head {
                 // A file without rows holds nothing back.
                 Ok(true) if rows.is_empty() => self.times.set_holds(*slot, false),
@@ -176,7 +178,7 @@ impl Bounded {
     fn open(&mut self, todo: Todo, slot: Slot) -> Result<bool, ConnectorError> {
         let Todo { id, path, position, why, .. } = todo;
         let offset = position.as_ref().map_or(0, |position| position.offset);
-        let Some(file) = super::discover::open_file(&path)? else {
+        let Some(file) = open_file(&self.settings.reach, &path)? else {
             if position.is_some() {
                 return Err(ConnectorError::io("open", &path, std::io::ErrorKind::NotFound.into()));
             }
@@ -219,7 +221,7 @@ impl Bounded {
             // What has less than was read is no copy of it, however it begins.
             Err(ConnectorError::Replaced { reason, .. }) if *is_copy => {
                 tracing::warn!(file = input.name, reason, "it is not the file it was taken for, and is read from its beginning");
-                (*input, *is_copy) = (Input::open(&input.path, 0)?, false);
+                (*input, *is_copy) = (Input::open(&self.settings.reach, &input.path, 0)?, false);
                 Got::More
             }
             got => got?,

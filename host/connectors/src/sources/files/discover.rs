@@ -2,14 +2,16 @@
 //! passed over: other kinds of files, links to nowhere and in circles, folders that may not be looked into (with a word).
 
 use std::cmp::Ordering;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use super::names::shown;
 use super::pattern::{Alternative, OPTIONS, Pattern, Step};
-use crate::ConnectorError;
+use crate::reach::Entry;
+use crate::{ConnectorError, Reach};
 
 /// Files, and what could not be looked at on the way to them.
 #[derive(Default)]
@@ -22,23 +24,25 @@ pub(super) struct Found {
 
 impl Pattern {
     /// The files there are now, by name. A file or folder that does not exist is no file.
-    pub(super) fn files(&self) -> Result<Found, ConnectorError> {
+    pub(super) fn files(&self, reach: &Reach) -> Result<Found, ConnectorError> {
         let mut found = Found::default();
         for alternative in self.alternatives() {
             match alternative {
-                Alternative::Glob { root, steps } => found.walk(root, steps, true)?,
-                Alternative::Path(path) => match metadata(path).map_err(|error| ConnectorError::io("look at", path, error))? {
-                    None => {}
-                    Some(there) if there.is_dir() => found.folder(path)?,
-                    Some(there) if there.is_file() => found.files.push((path.clone(), there)),
-                    Some(_) => {
-                        return Err(ConnectorError::NothingToRead {
-                            path: shown(path),
-                            reason: "it is neither a file nor a folder".to_owned(),
-                            hint: "a pipe is read by the connector \"stdin\"",
-                        });
+                Alternative::Glob { root, steps } => found.walk(reach, root, steps, true)?,
+                Alternative::Path(path) => {
+                    match metadata(reach, path).map_err(|error| ConnectorError::io("look at", path, error))? {
+                        None => {}
+                        Some(there) if there.is_dir() => found.folder(reach, path)?,
+                        Some(there) if there.is_file() => found.files.push((path.clone(), there)),
+                        Some(_) => {
+                            return Err(ConnectorError::NothingToRead {
+                                path: shown(path),
+                                reason: "it is neither a file nor a folder".to_owned(),
+                                hint: "a pipe is read by the connector \"stdin\"",
+                            });
+                        }
                     }
-                },
+                }
             }
         }
         found.files.sort_by(|a, b| a.0.cmp(&b.0));
@@ -47,9 +51,11 @@ impl Pattern {
     }
 
     /// The error for a pattern that means no file at all.
-    pub(super) fn no_file(&self) -> ConnectorError {
+    pub(super) fn no_file(&self, reach: &Reach) -> ConnectorError {
         let reason = match self.alternatives() {
-            [Alternative::Path(path)] if path.is_dir() => "the folder has no file (sub-folders and hidden files are left out)",
+            [Alternative::Path(path)] if is_folder(reach, path) => {
+                "the folder has no file (sub-folders and hidden files are left out)"
+            }
             [Alternative::Path(_)] => "there is no such file or folder",
             _ => "no file matches",
         };
@@ -62,47 +68,46 @@ impl Pattern {
 }
 
 /// The files right in a folder, without hidden ones.
-pub(super) fn files_of_folder(folder: &Path) -> Result<Vec<(PathBuf, Metadata)>, ConnectorError> {
+pub(super) fn files_of_folder(reach: &Reach, folder: &Path) -> Result<Vec<(PathBuf, Metadata)>, ConnectorError> {
     let mut found = Found::default();
-    found.folder(folder)?;
+    found.folder(reach, folder)?;
     Ok(found.files)
 }
 
 impl Found {
-    fn folder(&mut self, folder: &Path) -> Result<(), ConnectorError> {
-        let failed = |error| ConnectorError::io("list the folder", folder, error);
-        for entry in fs::read_dir(folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if !is_hidden(&entry.file_name()) {
-                self.file(entry.path());
+    fn folder(&mut self, reach: &Reach, folder: &Path) -> Result<(), ConnectorError> {
+        let listed = reach.folder(folder).and_then(|folder| folder.list());
+        for entry in listed.map_err(|error| ConnectorError::io("list the folder", folder, error))? {
+            if !is_hidden(&entry.name) {
+                self.file(reach, folder.join(&entry.name));
             }
         }
         Ok(())
     }
 
     /// Takes what is at a path, if it is a file.
-    fn file(&mut self, path: PathBuf) {
-        match metadata(&path) {
+    fn file(&mut self, reach: &Reach, path: PathBuf) {
+        match metadata(reach, &path) {
             Ok(there) => self.files.extend(there.filter(Metadata::is_file).map(|there| (path, there))),
             Err(error) => self.skipped.push((path, error.to_string())),
         }
     }
 
     /// Follows the steps of a glob from a folder on. `is_named`: the pattern names the folder, so it must be readable.
-    fn walk(&mut self, folder: &Path, steps: &[Step], is_named: bool) -> Result<(), ConnectorError> {
+    fn walk(&mut self, reach: &Reach, folder: &Path, steps: &[Step], is_named: bool) -> Result<(), ConnectorError> {
         let Some((step, rest)) = steps.split_first() else { return Ok(()) };
         if let Step::Name(name) = step {
             let path = join(folder, name);
             if rest.is_empty() {
-                self.file(path);
+                self.file(reach, path);
                 return Ok(());
             }
-            return self.walk(&path, rest, is_named);
+            return self.walk(reach, &path, rest, is_named);
         }
         if matches!(step, Step::AnyDepth) && !rest.is_empty() {
-            self.walk(folder, rest, is_named)?;
+            self.walk(reach, folder, rest, is_named)?;
         }
-        let listed = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let listed = reach.folder(folder).and_then(|folder| folder.list());
         let mut entries = match listed {
             Ok(entries) => entries,
             Err(error) if is_nothing(&error) => return Ok(()),
@@ -112,9 +117,8 @@ impl Found {
                 return Ok(());
             }
         };
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let name = entry.file_name();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        for Entry { name, is_folder } in entries {
             let path = join(folder, &name);
             match step {
                 Step::Name(_) => {}
@@ -123,18 +127,20 @@ impl Found {
                         continue;
                     }
                     if rest.is_empty() {
-                        self.file(path);
-                    } else if path.is_dir() {
-                        self.walk(&path, rest, false)?;
+                        self.file(reach, path);
+                        continue;
+                    }
+                    match metadata(reach, &path) {
+                        Ok(there) if there.as_ref().is_some_and(Metadata::is_dir) => self.walk(reach, &path, rest, false)?,
+                        Ok(_) => {}
+                        Err(error) => self.skipped.push((path, error.to_string())),
                     }
                 }
                 // Links to folders are not followed at any depth: they may go in circles.
-                Step::AnyDepth => match entry.file_type() {
-                    Ok(kind) if kind.is_dir() && !is_hidden(&name) => self.walk(&path, steps, false)?,
-                    Ok(kind) if kind.is_dir() => {}
-                    _ if rest.is_empty() && !is_hidden(&name) => self.file(path),
-                    _ => {}
-                },
+                Step::AnyDepth if is_hidden(&name) => {}
+                Step::AnyDepth if is_folder => self.walk(reach, &path, steps, false)?,
+                Step::AnyDepth if rest.is_empty() => self.file(reach, path),
+                Step::AnyDepth => {}
             }
         }
         Ok(())
@@ -152,30 +158,36 @@ fn is_hidden(name: &std::ffi::OsStr) -> bool {
 
 /// Opens a file to read it. `None`: there is none, or no longer a file that can be read to an end. Never waits, as opening a pipe
 /// would.
-pub(super) fn open_file(path: &Path) -> Result<Option<File>, ConnectorError> {
-    match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+pub(super) fn open_file(reach: &Reach, path: &Path) -> Result<Option<File>, ConnectorError> {
+    match reach.read(path) {
         Ok(file) => {
             let is_file = file.metadata().map_err(|error| ConnectorError::io("look at", path, error))?.is_file();
             Ok(is_file.then_some(file))
         }
         // ENXIO: a socket has taken the name.
-        Err(error) if is_nothing(&error) || error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        Err(error) if is_nothing(&error) || error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Ok(None),
         Err(error) => Err(ConnectorError::io("open", path, error)),
     }
 }
 
 /// What is at a path, if anything.
-fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
-    match fs::metadata(path) {
+fn metadata(reach: &Reach, path: &Path) -> io::Result<Option<Metadata>> {
+    match reach.metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
         Err(error) if is_nothing(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
+/// Whether there is a folder that may be looked into.
+pub(super) fn is_folder(reach: &Reach, path: &Path) -> bool {
+    reach.metadata(path).is_ok_and(|there| there.is_dir())
+}
+
 /// There is nothing, or a link that leads to nothing, or round in circles.
 fn is_nothing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) || error.raw_os_error() == Some(libc::ELOOP)
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 /// Order of paths with numbers in them as numbers: `log.2` before `log.10`.

@@ -19,7 +19,7 @@ use crate::Polled;
 fn factory(path: &Path, more: &Value) -> FileSourceFactory {
     let mut settings = json!({"path": path.to_str().unwrap()});
     settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    FileSourceFactory::from_settings(settings.as_object().unwrap()).unwrap()
+    FileSourceFactory::from_settings(settings.as_object().unwrap(), &Reach::default()).unwrap()
 }
 
 fn poll(source: &mut dyn Source, found: &mut Vec<String>) -> Result<Polled, ConnectorError> {

@@ -16,7 +16,7 @@ use weir_model::{Batch, OddExample, OddKind, Oddities, WATERMARK_START};
 
 use super::super::formats::foreign;
 use super::super::lines::Room;
-use super::discover::{files_of_folder, open_file};
+use super::discover::{files_of_folder, is_folder, open_file};
 use super::input::{HEAD_BYTES, Head, Kind, head_content};
 use super::tailed::{Inode, State, Step, Tailed, is_copy};
 use super::{FileSettings, names, not_followed, owner};
@@ -88,7 +88,7 @@ impl Follow {
         let now = Instant::now();
         self.scanned = Some(now);
         let mut found: BTreeMap<Inode, (Metadata, Vec<PathBuf>)> = BTreeMap::new();
-        let listed = self.settings.pattern.files()?;
+        let listed = self.settings.pattern.files(&self.settings.reach)?;
         for (path, reason) in listed.skipped {
             self.pass_over(&path, &reason);
         }
@@ -114,7 +114,7 @@ impl Follow {
                         file.path.clone_from(&paths[0]);
                         file.renamed_at = Some(now);
                     }
-                    if !file.is_still_there(&metadata)? {
+                    if !file.is_still_there(&self.settings.reach, &metadata)? {
                         (file.gone_since, file.state) = (Some(now), State::Done);
                         found.insert(std::mem::replace(&mut file.inode, Inode::NONE), (metadata, paths));
                     }
@@ -143,7 +143,7 @@ impl Follow {
 
     /// Takes up a file that was not there before.
     fn adopt(&mut self, inode: Inode, path: PathBuf) -> Result<(), ConnectorError> {
-        let file = match open_file(&path) {
+        let file = match open_file(&self.settings.reach, &path) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
             // Who starts the job is told. Later it may be a file that is being made, or none of ours: it is tried again.
@@ -215,7 +215,7 @@ impl Follow {
         for known in self.files.iter().filter(|known| known.head.bytes > content.len()) {
             let begins_so = match &known.input {
                 Some(input) => head_content(&input.file, &input.path)?.1.starts_with(content),
-                None => match open_file(&known.path)? {
+                None => match open_file(&self.settings.reach, &known.path)? {
                     Some(file) => head_content(&file, &known.path)?.1.starts_with(content),
                     None => false,
                 },
@@ -249,7 +249,7 @@ impl Follow {
     fn best_copy(&self, inode: Inode, offset: u64) -> Option<usize> {
         let copies = self.files.iter().enumerate().filter(|(_, file)| file.state == State::CopyOf(inode));
         let length = |(at, file): (usize, &Tailed)| {
-            let file = open_file(&file.path).ok()??;
+            let file = open_file(&self.settings.reach, &file.path).ok()??;
             let (kind, _) = head_content(&file, &self.files[at].path).ok()?;
             let bytes = file.metadata().ok()?.len();
             match kind {
@@ -264,7 +264,7 @@ impl Follow {
     /// Reads file `at`.
     fn read(&mut self, at: usize, rows: &mut Batch, room: Room) -> Result<Step, ConnectorError> {
         loop {
-            match self.files[at].read(rows, room, self.settings.rules)? {
+            match self.files[at].read(&self.settings.reach, rows, room, self.settings.rules)? {
                 Step::Cut => self.cut(at, rows)?,
                 step => return Ok(step),
             }
@@ -300,7 +300,7 @@ impl Follow {
             }
             let is_inode = inode == position.inode;
             let is_path = *path == position.path;
-            let (kind, content) = match open_file(path) {
+            let (kind, content) = match open_file(&self.settings.reach, path) {
                 Ok(None) => continue,
                 Ok(Some(file)) => head_content(&file, path)?,
                 // Someone else's file beside ours.
@@ -348,7 +348,7 @@ impl Follow {
         (position.inode, position.path) = (inode, path);
         if position.state == State::Reading {
             // Held from now on, wherever it is moved.
-            if let Some(file) = open_file(&position.path)? {
+            if let Some(file) = open_file(&self.settings.reach, &position.path)? {
                 position.open(file)?;
             }
         }
@@ -394,9 +394,11 @@ impl Source for Follow {
         }
         // Also files that rotation moved out of the path while nothing ran.
         let folders: BTreeSet<PathBuf> = positions.iter().map(|position| folder_of(&position.path).to_owned()).collect();
-        let mut candidates = self.settings.pattern.files()?.files;
-        for folder in folders.iter().filter(|folder| folder.is_dir()) {
-            candidates.extend(files_of_folder(folder)?.into_iter().map(|(path, metadata)| {
+        let FileSettings { pattern, reach, .. } = &self.settings;
+        let mut candidates = pattern.files(reach)?.files;
+        // A checkpoint is input like any other: what it names beyond reach is not looked at, and its files are gone.
+        for folder in folders.iter().filter(|folder| is_folder(reach, folder)) {
+            candidates.extend(files_of_folder(reach, folder)?.into_iter().map(|(path, metadata)| {
                 // As the pattern writes it: "x", not "./x".
                 let path =
                     if folder == Path::new(".") { path.strip_prefix(".").map_or(path.clone(), Path::to_owned) } else { path };

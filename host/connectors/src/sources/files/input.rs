@@ -13,7 +13,7 @@ use super::super::lines::{BLOCK_BYTES, Lines, Room, Rules};
 use super::discover::open_file;
 use super::gzip::Members;
 use super::names::shown;
-use crate::ConnectorError;
+use crate::{ConnectorError, Reach};
 
 /// Bytes of content by which a file is known again.
 pub(super) const HEAD_BYTES: usize = 1_024;
@@ -49,7 +49,7 @@ impl Kind {
     }
 
     /// The content of a file, from where its cursor is.
-    fn decode(self, file: File, name: String) -> io::Result<Box<dyn Read + Send>> {
+    fn decode(self, file: impl Read + Send + 'static, name: String) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Kind::Plain => Box::new(file),
             Kind::Gzip => {
@@ -120,11 +120,26 @@ pub(super) fn head_content(file: &File, path: &Path) -> Result<(Option<Kind>, Ve
         return Ok((detected, begin));
     }
     let mut content = Vec::new();
-    let decoder = File::open(path).and_then(|file| kind.decode(file, shown(path))).map_err(failed)?;
+    let from_start = FromStart { file: file.try_clone().map_err(failed)?, offset: 0 };
+    let decoder = kind.decode(from_start, shown(path)).map_err(failed)?;
     match decoder.take(HEAD_BYTES as u64).read_to_end(&mut content) {
         Err(error) if error.raw_os_error().is_some() => Err(failed(error)),
         // Whoever reads on will meet the damage and name it.
         _ => Ok((detected, content)),
+    }
+}
+
+/// A file from its beginning, without moving the cursor.
+struct FromStart {
+    file: File,
+    offset: u64,
+}
+
+impl Read for FromStart {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(out, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
     }
 }
 
@@ -169,8 +184,8 @@ pub(super) struct Input {
 
 impl Input {
     /// Opens a file of which `offset` bytes of content are behind.
-    pub(super) fn open(path: &Path, offset: u64) -> Result<Input, ConnectorError> {
-        match open_file(path)? {
+    pub(super) fn open(reach: &Reach, path: &Path, offset: u64) -> Result<Input, ConnectorError> {
+        match open_file(reach, path)? {
             Some(file) => Input::over(file, path, offset),
             None => Err(ConnectorError::io("open", path, io::ErrorKind::NotFound.into())),
         }

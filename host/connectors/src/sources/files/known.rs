@@ -17,7 +17,7 @@ use super::discover::open_file;
 use super::input::{Head, Kind, REPLACED_HINT, head_content};
 use super::names;
 use super::tailed::{Inode, Tailed};
-use crate::ConnectorError;
+use crate::{ConnectorError, Reach};
 
 /// How far a file was read. The id of its split is its path ([`names::to_text`]).
 #[derive(Clone, Debug)]
@@ -117,6 +117,7 @@ pub(super) fn resolve(
     files: Vec<(PathBuf, Metadata)>,
     mut positions: BTreeMap<String, Position>,
     pattern: &str,
+    reach: &Reach,
     is_mine: impl Fn(&str) -> bool,
 ) -> Result<Resolved, ConnectorError> {
     let mut resolved = Resolved::default();
@@ -130,7 +131,7 @@ pub(super) fn resolve(
             Some(position) if at >= others_from && are_mine_known && position.inode == Some(Inode::of(&metadata)) => {
                 Some(if position.is_done { Place::Done } else { Place::Todo(Why::Begun) })
             }
-            Some(position) => place(position, &path, &metadata)?,
+            Some(position) => place(position, reach, &path, &metadata)?,
             None => None,
         };
         match place.and_then(|place| Some((place, positions.remove(&id)?))) {
@@ -145,14 +146,14 @@ pub(super) fn resolve(
     strangers.sort_by(|(one, ..), (other, ..)| one.cmp(other));
     let named = Named::new(&positions);
     for (id, path, metadata) in strangers {
-        match renamed(&named, &mut positions, &path, &metadata)? {
+        match renamed(&named, &mut positions, reach, &path, &metadata)? {
             Some((place, position)) => resolved.add(id, path, &metadata, place, Some(position)),
             None => resolved.add(id, path, &metadata, Place::Todo(Why::New), None),
         }
     }
     for (id, position) in positions {
         if !position.is_done {
-            let reason = if Path::new(&id).exists() {
+            let reason = if reach.metadata(Path::new(&id)).is_ok() {
                 "it is half read, and was replaced since the checkpoint: it begins differently".to_owned()
             } else {
                 format!("it is half read, and is gone or no longer means {pattern}")
@@ -222,8 +223,8 @@ impl Resolved {
 }
 
 /// What the position says of the file that has its name; `None` if it is another file.
-fn place(position: &Position, path: &Path, metadata: &Metadata) -> Result<Option<Place>, ConnectorError> {
-    let Some(file) = open_file(path)? else { return Ok(None) };
+fn place(position: &Position, reach: &Reach, path: &Path, metadata: &Metadata) -> Result<Option<Place>, ConnectorError> {
+    let Some(file) = open_file(reach, path)? else { return Ok(None) };
     let (kind, content) = head_content(&file, path)?;
     if !position.head.matches(&content) {
         return Ok(None);
@@ -283,6 +284,7 @@ impl Named {
 fn renamed(
     named: &Named,
     positions: &mut BTreeMap<String, Position>,
+    reach: &Reach,
     path: &Path,
     metadata: &Metadata,
 ) -> Result<Option<(Place, Position)>, ConnectorError> {
@@ -291,7 +293,7 @@ fn renamed(
     if candidates.is_empty() {
         return Ok(None);
     }
-    let Some(file) = open_file(path)? else { return Ok(None) };
+    let Some(file) = open_file(reach, path)? else { return Ok(None) };
     let (kind, content) = head_content(&file, path)?;
     let is_packed = matches!(kind, Some(Kind::Gzip | Kind::Zstd));
     for id in candidates {

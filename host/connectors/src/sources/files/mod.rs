@@ -45,7 +45,7 @@ use self::pattern::Pattern;
 use self::tailed::Tailed;
 use super::lines::{LongLines, Rules};
 use crate::settings::{Settings, error};
-use crate::{ConnectorError, More, SettingError, Source, SourceFactory};
+use crate::{ConnectorError, More, Reach, SettingError, Source, SourceFactory};
 
 /// How long a file is still read after it was rotated away, by default: its writer may not know yet.
 const ROTATE_WAIT_DEFAULT: Duration = Duration::from_secs(5);
@@ -64,6 +64,7 @@ enum Order {
 /// Settings of a `file` source.
 #[derive(Clone, Debug)]
 struct FileSettings {
+    reach: Reach,
     pattern: Pattern,
     rules: Rules,
     /// Read once only.
@@ -82,7 +83,7 @@ pub(crate) struct FileSourceFactory {
 }
 
 impl FileSourceFactory {
-    pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<FileSourceFactory, SettingError> {
+    pub(crate) fn from_settings(map: &Map<String, Value>, reach: &Reach) -> Result<FileSourceFactory, SettingError> {
         const KNOWN: &[&str] = &["path", "follow", "start", "keep_empty", "long_lines", "rotate_wait", "lost_files", "order"];
         let settings = Settings::new("a file source", map, KNOWN)?;
         let path = settings.required("path", "path is a file, a folder or a glob such as \"logs/*.log\"")?;
@@ -96,6 +97,7 @@ impl FileSourceFactory {
             return Err(error("order", "only has a meaning without follow", None));
         }
         let file = FileSettings {
+            reach: reach.clone(),
             pattern: Pattern::new(path).map_err(|message| error("path", message, None))?,
             rules: line_rules(&settings)?,
             order: settings.choice("order", &[("time", Order::Time), ("modified", Order::Modified), ("name", Order::Name)])?,
@@ -128,19 +130,19 @@ impl SourceFactory for FileSourceFactory {
     }
 
     fn more(&self, splits: &BTreeMap<String, Value>) -> Result<More, ConnectorError> {
-        let pattern = &self.settings.pattern;
+        let FileSettings { pattern, reach, .. } = &self.settings;
         if self.follow {
             return match splits.iter().find(|(_, value)| Tailed::from_json(value).is_none()) {
                 Some((id, value)) => Err(not_followed(id, value)),
                 None => Ok(More::Nothing(self.describe())),
             };
         }
-        let files = pattern.files()?.files;
+        let files = pattern.files(reach)?.files;
         if files.is_empty() {
-            return Err(pattern.no_file());
+            return Err(pattern.no_file(reach));
         }
         let count = files.len();
-        let resolved = resolve(files, Position::all(splits)?, pattern.text(), |_| true)?;
+        let resolved = resolve(files, Position::all(splits)?, pattern.text(), reach, |_| true)?;
         Ok(match resolved.summary() {
             Some(what) => More::Some(what),
             None if count == 1 => More::Nothing(format!("{}: the file was read to its end", pattern.text())),

@@ -15,7 +15,7 @@ use crate::Polled;
 type Splits = BTreeMap<String, Value>;
 
 fn all_of(folder: &Path) -> FileSourceFactory {
-    FileSourceFactory::from_settings(json!({"path": folder.to_str().unwrap()}).as_object().unwrap()).unwrap()
+    FileSourceFactory::from_settings(json!({"path": folder.to_str().unwrap()}).as_object().unwrap(), &Reach::default()).unwrap()
 }
 
 /// Reads to the end with some subtasks: the rows, sorted, and where the next run goes on.

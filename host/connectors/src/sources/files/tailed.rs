@@ -12,7 +12,7 @@ use super::super::lines::{Room, Rules};
 use super::discover::open_file;
 use super::input::{Got, HEAD_BYTES, Head, Input, Kind, TRUNCATED, head_content, read_at};
 use super::names;
-use crate::{ConnectorError, Slot};
+use crate::{ConnectorError, Reach, Slot};
 
 /// A file and its inode: what stays the same when it is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,9 +135,9 @@ impl Tailed {
     }
 
     /// Reads to the end or until the batch is full.
-    pub(super) fn read(&mut self, rows: &mut Batch, room: Room, rules: Rules) -> Result<Step, ConnectorError> {
+    pub(super) fn read(&mut self, reach: &Reach, rows: &mut Batch, room: Room, rules: Rules) -> Result<Step, ConnectorError> {
         if self.input.is_none() {
-            let Some(file) = self.held.take().map_or_else(|| open_file(&self.path), |file| Ok(Some(file)))? else {
+            let Some(file) = self.held.take().map_or_else(|| open_file(reach, &self.path), |file| Ok(Some(file)))? else {
                 // Moved since the last look; it is found again by the next.
                 return Ok(Step::Caught);
             };
@@ -182,8 +182,9 @@ impl Tailed {
             match input.read(rows, room, rules) {
                 // Still being written, perhaps.
                 Err(ConnectorError::Broken { reason, .. }) if reason == TRUNCATED => {
+                    let bytes = input.file.metadata().map_or(0, |metadata| metadata.len());
                     self.close();
-                    self.stalled_bytes = Some(std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len()));
+                    self.stalled_bytes = Some(bytes);
                     return Ok(Step::Caught);
                 }
                 Err(error) => return Err(error),
@@ -224,13 +225,13 @@ impl Tailed {
     }
 
     /// Whether a file that is not read is still the one it was: without a handle its inode may have become another file's.
-    pub(super) fn is_still_there(&mut self, metadata: &Metadata) -> Result<bool, ConnectorError> {
+    pub(super) fn is_still_there(&mut self, reach: &Reach, metadata: &Metadata) -> Result<bool, ConnectorError> {
         let now = stamp(metadata);
         if self.input.is_some() || self.state == State::Reading || self.seen == Some(now) {
             return Ok(true);
         }
         self.seen = Some(now);
-        match open_file(&self.path)? {
+        match open_file(reach, &self.path)? {
             None => Ok(false),
             Some(file) => Ok(self.head.matches(&head_content(&file, &self.path)?.1)),
         }

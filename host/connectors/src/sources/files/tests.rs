@@ -26,7 +26,7 @@ impl Random {
 fn factory(path: &Path, more: &Value) -> FileSourceFactory {
     let mut settings = json!({"path": path.to_str().unwrap()});
     settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    FileSourceFactory::from_settings(settings.as_object().unwrap()).unwrap()
+    FileSourceFactory::from_settings(settings.as_object().unwrap(), &Reach::default()).unwrap()
 }
 
 fn following(path: &Path) -> FileSourceFactory {
@@ -224,7 +224,7 @@ fn a_path_that_means_no_file_is_named() {
     assert!(error(folder.path()).contains("the folder has no file"));
     let status = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
     assert!(status.success() && error(&folder.path().join("pipe")).contains("neither a file nor a folder"));
-    let settings = |value: Value| FileSourceFactory::from_settings(value.as_object().unwrap()).err().unwrap();
+    let settings = |value: Value| FileSourceFactory::from_settings(value.as_object().unwrap(), &Reach::default()).err().unwrap();
     assert_eq!(settings(json!({"follow": true})).key, "path");
     assert!(settings(json!({"path": "logs/[a"})).to_string().contains("not a valid glob"));
     assert!(settings(json!({"path": "x", "start": "end"})).to_string().contains("follow = true"));

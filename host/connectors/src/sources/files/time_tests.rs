@@ -120,7 +120,7 @@ fn write(path: &std::path::Path, lines: &[(Timestamp, String)], age: u64) {
 fn factory(path: &std::path::Path, more: &Value) -> FileSourceFactory {
     let mut settings = json!({"path": path.to_str().unwrap()});
     settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    FileSourceFactory::from_settings(settings.as_object().unwrap()).unwrap()
+    FileSourceFactory::from_settings(settings.as_object().unwrap(), &Reach::default()).unwrap()
 }
 
 type Set = Vec<(&'static str, Vec<(Timestamp, String)>, u64)>;
