@@ -94,6 +94,8 @@ pub(crate) fn page(cluster: &dyn ClusterApi) -> String {
         page.gauge("weir_worker_last_heard_seconds", "When it was heard last", &labels, seconds(worker.heard_at_ms));
         let skew = worker.clock_skew_ms as f64 / 1_000.0;
         page.gauge("weir_worker_clock_skew_seconds", "Its clock minus the coordinator's", &labels, skew);
+        let until = seconds(worker.certificate_until_ms);
+        page.gauge("weir_worker_certificate_expiry_time_seconds", "Until when its certificate counts", &labels, until);
         let refused = worker.reports_refused as f64;
         page.gauge("weir_worker_reports_refused", "What it said of tasks that are not its own", &labels, refused);
     }

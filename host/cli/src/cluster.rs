@@ -137,8 +137,8 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
         Command::RenewAuthority { dir, new, validity } => {
             renew_authority(&dir, &new, &validity).map_err(|error| of_transport(&error))?;
             global.note(
-                "bring its ca.pem to every node and client and restart them one by one; then give each node a folder from here \
-                 (`weir cluster add-node`), one by one; last, take the old certificate, which is the second, out of every ca.pem",
+                "bring its ca.pem to every node and client, which need no restart; then give each node the certificate and key of a folder \
+                 from here (`weir cluster add-node`); last, take the old authority, which is the second in ca.pem, out of every ca.pem",
             );
             output::print(&format!("{}\n", new.join("ca.pem").display()))
         }
@@ -245,7 +245,7 @@ fn status(client: &Client, global: &Global) -> anyhow::Result<()> {
         client.address(),
         status.epoch,
         status.version,
-        certificate(status.certificate_until_ms),
+        certificate(status.certificate_until_ms, output::now_ms()),
         status.workers,
         status.slots_used,
         status.slots,
@@ -262,7 +262,16 @@ fn status(client: &Client, global: &Global) -> anyhow::Result<()> {
         global.note("no worker has connected yet; `weir worker --coordinator HOST:PORT --identity DIR` starts one");
         return Ok(());
     }
-    output::print(&format!("\n{}", crate::worker::table(&workers)))
+    output::print(&format!("\n{}", crate::worker::table(&workers)))?;
+    let ending = workers.iter().filter(|worker| worker.certificate_until_ms > 0);
+    for worker in ending.filter(|worker| days_left(worker.certificate_until_ms, output::now_ms()) < WARNED_DAYS) {
+        global.warn(&format!(
+            "worker {}: its certificate is {}",
+            worker.name,
+            certificate(worker.certificate_until_ms, output::now_ms())
+        ));
+    }
+    Ok(())
 }
 
 /// Workers that follow another coordinator, for people.
@@ -291,11 +300,22 @@ fn adopt(client: &Client, origin: &str, global: &Global) -> anyhow::Result<()> {
     output::print(&format!("{}\n", status.epoch))
 }
 
-/// Until when the coordinator's certificate counts.
-fn certificate(until_ms: u64) -> String {
-    let days = until_ms.saturating_sub(output::now_ms()) / 86_400_000;
+/// How long before its end a certificate is warned of.
+const WARNED_DAYS: u64 = 30;
+
+fn days_left(until_ms: u64, now_ms: u64) -> u64 {
+    until_ms.saturating_sub(now_ms) / 86_400_000
+}
+
+/// Until when a certificate counts.
+fn certificate(until_ms: u64, now_ms: u64) -> String {
+    let days = days_left(until_ms, now_ms);
     let until = output::time(i64::try_from(until_ms).unwrap_or(i64::MAX));
-    let warning = if days < 30 { "; make a new one with `weir cluster add-node` (remove its folder first)" } else { "" };
+    let warning = if days < WARNED_DAYS {
+        "; make a new one with `weir cluster add-node`: it counts once its files are in the place of the old ones"
+    } else {
+        ""
+    };
     format!("valid until {until}, {days} days{warning}")
 }
 

@@ -105,6 +105,8 @@ pub(crate) struct Member {
     pub(crate) since: Now,
     /// Its clock minus ours when it registered.
     pub(crate) skew_ms: i64,
+    /// Until when its certificate counts, as it has said; 0 before.
+    pub(crate) certificate_until_ms: u64,
     /// When its process seems to have ended, in steady time.
     suspected_ms: Option<u64>,
 }
@@ -143,8 +145,10 @@ impl Registry {
         }
         let worker = candidate.name.clone();
         self.links.insert(link, worker.clone());
-        self.members
-            .insert(worker.clone(), Member { candidate, link: Some(link), heard: now, since: now, skew_ms, suspected_ms: None });
+        self.members.insert(
+            worker.clone(),
+            Member { candidate, link: Some(link), heard: now, since: now, skew_ms, certificate_until_ms: 0, suspected_ms: None },
+        );
         changes.push(Change::Joined { worker, link });
         changes
     }
@@ -193,6 +197,13 @@ impl Registry {
             member.suspected_ms = None;
         }
         Some(worker.clone())
+    }
+
+    /// A worker says until when its certificate counts.
+    pub(crate) fn certificate(&mut self, worker: &str, until_ms: u64) {
+        if let Some(member) = self.members.get_mut(worker) {
+            member.certificate_until_ms = until_ms;
+        }
     }
 
     /// A process seems to have ended: the kernel of its machine has closed a connection that watches it. It is lost unless

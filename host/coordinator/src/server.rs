@@ -61,10 +61,11 @@ impl Running {
 /// If another one has the folder, its metadata or certificate cannot be used, or the address is taken.
 pub fn serve(options: ServeOptions) -> Result<Server, ServeError> {
     let identity = Arc::new(Identity::load_as(&options.identity_dir, Role::Coordinator)?);
+    let shown = identity.clone();
     let cluster = Cluster::open(ClusterOptions {
         data_dir: options.data_dir,
         cluster: identity.cluster().to_string(),
-        certificate_until_ms: until_ms(identity.valid_until()),
+        certificate_until_ms: Arc::new(move || until_ms(shown.valid_until())),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         default_storage: options.default_storage,
         inspect: options.inspect,

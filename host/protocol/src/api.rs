@@ -234,6 +234,9 @@ pub struct WorkerStatus {
     pub heard_at_ms: u64,
     /// Its clock minus the coordinator's when it registered, in milliseconds.
     pub clock_skew_ms: i64,
+    /// Until when its certificate counts; 0 where it has not said so yet.
+    #[serde(default)]
+    pub certificate_until_ms: u64,
     /// What it said of tasks or jobs that are not its own, and was not heard with. Anything but zero means that it has gone bad.
     #[serde(default)]
     pub reports_refused: u64,

@@ -154,6 +154,11 @@ pub enum Report {
         /// How far each execution is.
         progress: Vec<(Execution, WorkerProgress)>,
     },
+    /// Until when its certificate counts. Said after it has registered, and again when it has got another one.
+    Certificate {
+        /// In milliseconds since the Unix epoch.
+        until_ms: u64,
+    },
     /// It needs a component.
     Need {
         /// Which.
@@ -255,7 +260,7 @@ impl Report {
     /// The execution it belongs to.
     pub fn execution(&self) -> Option<&Execution> {
         match self {
-            Report::Register(_) | Report::Heartbeat { .. } | Report::Need { .. } => None,
+            Report::Register(_) | Report::Heartbeat { .. } | Report::Certificate { .. } | Report::Need { .. } => None,
             Report::Prepared { execution }
             | Report::Looked { execution, .. }
             | Report::Opened { execution, .. }

@@ -9,7 +9,7 @@ use crate::{ClusterId, Identity, Incarnation, NodeId};
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Messages.
     Control = 1,
     /// Channels.
@@ -20,7 +20,7 @@ pub enum Kind {
 
 /// What a side says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
+pub(crate) struct Hello {
     /// What the connection is for.
     pub kind: Kind,
     /// Which run of the node.
@@ -52,7 +52,7 @@ impl Hello {
 }
 
 /// Reads a hello from its bytes, without the length.
-pub fn decode(body: &[u8]) -> Result<Hello, &'static str> {
+pub(crate) fn decode(body: &[u8]) -> Result<Hello, &'static str> {
     const SHORT: &str = "the hello is too short";
     let (&kind, rest) = body.split_first().ok_or(SHORT)?;
     let kind = match kind {

@@ -2,34 +2,23 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::ParsedCertificate;
-use rustls::sign::CertifiedKey;
-
-use crate::pki::certificate::{self, Subject};
+use crate::credentials::{Current, Keeper};
+use crate::pki::certificate::Subject;
 use crate::pki::revoked::Revoked;
 use crate::pki::{self, files};
-use crate::quic::tls;
 use crate::{ClusterId, Incarnation, NodeId, Role, TransportError};
-
-/// How long before its end a certificate is warned of.
-const EXPIRY_WARNED: Duration = Duration::from_secs(30 * 86_400);
 
 /// Who this process is.
 pub struct Identity {
     cluster: ClusterId,
     node: NodeId,
     role: Role,
-    until: SystemTime,
     incarnation: Incarnation,
     pub(crate) revoked: Revoked,
-    pub(crate) chain: Vec<CertificateDer<'static>>,
-    pub(crate) key: PrivateKeyDer<'static>,
-    pub(crate) roots: RootCertStore,
+    pub(crate) current: Arc<Current>,
     /// Makes what a predecessor of this process has handed out recognisable.
     pub(crate) reset_key: Vec<u8>,
 }
@@ -54,48 +43,26 @@ impl Identity {
 
     /// Reads a node's folder, as [`pki::add_node`] makes it or with certificates from elsewhere: `ca.pem`, `node.pem`,
     /// `node-key.pem`, and `reset.key`, which is made if it is not there. Everything that would fail at a peer later is
-    /// checked, and the error names the file.
+    /// checked, and the error names the file. The first three are read again when they change, while an endpoint is there.
     pub fn load(dir: &Path) -> Result<Identity, TransportError> {
-        let (ca_path, node_path, key_path) = (dir.join(files::CA), dir.join(files::NODE), dir.join(files::NODE_KEY));
-        let wrong = |path: &Path, reason: String| TransportError::Identity { path: path.into(), reason };
-
-        let mut roots = RootCertStore::empty();
-        for ca in certificate::read_all(&ca_path)? {
-            roots.add(ca).map_err(|error| wrong(&ca_path, format!("it is no certificate authority: {error}")))?;
-        }
-        let chain = certificate::read_all(&node_path)?;
-        let subject = Subject::of(&chain[0]).map_err(|reason| wrong(&node_path, reason))?;
-        subject.check_time(SystemTime::now()).map_err(|reason| wrong(&node_path, reason))?;
-        check_chain(&chain, &roots)
-            .map_err(|error| wrong(&node_path, format!("it was not issued by {}: {error}", ca_path.display())))?;
-
-        let key = PrivateKeyDer::from_pem_slice(&files::read_secret(&key_path)?)
-            .map_err(|error| wrong(&key_path, format!("there is no private key in it: {error}")))?;
-        CertifiedKey::from_der(chain.clone(), key.clone_key(), &tls::provider())
-            .map_err(|error| wrong(&key_path, format!("it does not belong to {}: {error}", node_path.display())))?;
-
-        let until = subject.until();
-        let left = until.duration_since(SystemTime::now()).unwrap_or_default();
-        if left < EXPIRY_WARNED {
-            let days = left.as_secs() / 86_400;
-            tracing::warn!(
-                node = %subject.node,
-                "the certificate {} expires in {days} days; `weir cluster add-node` makes a new one (remove its folder first)",
-                node_path.display()
-            );
-        }
+        let (current, subject) = Current::read(dir)?;
         Ok(Identity {
             cluster: subject.cluster,
-            until,
             node: subject.node,
             role: subject.role,
             revoked: Revoked::at(dir.join(files::REVOKED)),
             incarnation: Incarnation(u64::from_le_bytes(pki::random()?)),
-            chain,
-            key,
-            roots,
+            current: Arc::new(current),
             reset_key: reset_key(&dir.join(files::RESET_KEY))?,
         })
+    }
+
+    /// Looks after the folder until it is cancelled: takes certificates that change, if they are for this node, and warns of
+    /// the end of the one that is shown.
+    pub(crate) async fn keep(&self) {
+        let is_same =
+            |subject: &Subject| (&subject.cluster, &subject.node, subject.role) == (&self.cluster, &self.node, self.role);
+        Keeper::new(&self.current).run(&self.current, is_same).await;
     }
 
     /// The cluster.
@@ -108,9 +75,9 @@ impl Identity {
         &self.node
     }
 
-    /// Until when its certificate counts.
+    /// Until when the certificate counts that it shows now.
     pub fn valid_until(&self) -> SystemTime {
-        self.until
+        self.current.until()
     }
 
     /// The same process once more, for tests that change parts of it.
@@ -120,12 +87,9 @@ impl Identity {
             cluster: self.cluster.clone(),
             node: self.node.clone(),
             role: self.role,
-            until: self.until,
             revoked: self.revoked.again(),
             incarnation: self.incarnation,
-            chain: self.chain.clone(),
-            key: self.key.clone_key(),
-            roots: self.roots.clone(),
+            current: self.current.clone(),
             reset_key: self.reset_key.clone(),
         }
     }
@@ -144,11 +108,6 @@ impl fmt::Debug for Identity {
             .field("incarnation", &self.incarnation)
             .finish_non_exhaustive()
     }
-}
-
-fn check_chain(chain: &[CertificateDer<'static>], roots: &RootCertStore) -> Result<(), rustls::Error> {
-    let certificate = ParsedCertificate::try_from(&chain[0])?;
-    tls::verify_chain(&certificate, &chain[1..], roots, UnixTime::now())
 }
 
 /// The key by which peers recognise that the process they were connected to has been restarted.

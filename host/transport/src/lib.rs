@@ -11,6 +11,7 @@
 //! All async functions run on the tokio runtime an [`Endpoint`] was given.
 
 mod control;
+mod credentials;
 mod data;
 mod endpoint;
 mod error;
@@ -36,9 +37,5 @@ pub use ids::{ClusterId, Expected, Incarnation, InvalidName, NodeId, Peer, Role}
 pub use metrics::{ConnectionMetrics, EndpointMetrics};
 pub use settings::{Congestion, Settings};
 
-/// Entry points for fuzzing, which see the bytes a peer sends before anything else does.
 #[doc(hidden)]
-pub mod fuzz {
-    pub use crate::data::header::decode as channel_header;
-    pub use crate::hello::decode as hello;
-}
+pub mod fuzz;

@@ -144,6 +144,7 @@ pub(super) fn worker() -> WorkerStatus {
         since_ms: 1,
         heard_at_ms: 2,
         clock_skew_ms: -3,
+        certificate_until_ms: 1,
         reports_refused: 0,
     }
 }

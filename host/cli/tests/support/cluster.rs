@@ -132,6 +132,7 @@ impl ClusterApi for Fake {
             since_ms: 1,
             heard_at_ms: 1,
             clock_skew_ms: 0,
+            certificate_until_ms: 0,
             reports_refused: 0,
         }]
     }

@@ -29,6 +29,8 @@ pub const WORKER_LOST: &str = "worker-lost";
 /// A worker said something of tasks that are not its own, or that cannot be true, and was not heard with that. Said once for each
 /// attempt and worker; what else the worker says is only counted.
 pub const REPORT_REFUSED: &str = "report-refused";
+/// The certificate of a worker of the job, or of the coordinator, ends within 30 days. Said once a day.
+pub const CERTIFICATE_EXPIRES: &str = "certificate-expires";
 /// A step of the start of an attempt takes long on some workers, which are named. Said again after twice as long, and so on.
 pub const SLOW_STEP: &str = "slow-step";
 /// Tasks of an attempt that is over have not ended on some workers, which are named. Said again when they are waited for no

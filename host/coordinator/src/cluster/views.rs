@@ -22,7 +22,7 @@ pub(super) fn cluster(
     let alive = || workers.iter().filter(|worker| worker.alive);
     ClusterStatus {
         cluster: options.cluster.clone(),
-        certificate_until_ms: options.certificate_until_ms,
+        certificate_until_ms: (options.certificate_until_ms)(),
         version: options.version.clone(),
         started_at_ms,
         workers: alive().count() as u32,
@@ -46,6 +46,7 @@ pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule, reports_r
         since_ms: member.since.wall_ms,
         heard_at_ms: member.heard.wall_ms,
         clock_skew_ms: member.skew_ms,
+        certificate_until_ms: member.certificate_until_ms,
         reports_refused,
     }
 }

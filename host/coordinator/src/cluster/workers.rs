@@ -41,6 +41,8 @@ enum After {
     Refused(Vec<Arc<Job>>, &'static str, String),
     /// A job learns that a worker said what it may not.
     NotHeard(Arc<Job>, String),
+    /// A job learns that it will stand still on a day that is near.
+    Expires(Arc<Job>, String),
 }
 
 impl Cluster {
@@ -126,6 +128,7 @@ impl Cluster {
             let mut after = state.apply("", changes, &[]);
             after.extend(state.late_takeovers(now));
             after.extend(state.refused_reports());
+            after.extend(state.expiring(now, (self.inner.options.certificate_until_ms)()));
             after
         };
         self.finish(after);
@@ -149,6 +152,10 @@ impl Cluster {
                     job.tell_heartbeat(Input::Report { worker: worker.clone(), report });
                 }
             }
+            return;
+        }
+        if let Report::Certificate { until_ms } = report {
+            state.registry.certificate(&worker, until_ms);
             return;
         }
         if let Err(objection) = state.gate.check(&worker, &mut report) {
@@ -188,6 +195,10 @@ impl Cluster {
                 After::Refused(jobs, kind, message) => self.inner.tell_refused(&jobs, kind, &message),
                 After::NotHeard(job, message) => {
                     self.inner.note(&job, Entry::event(EventLevel::Error, kinds::REPORT_REFUSED, message));
+                }
+                After::Expires(job, _) if job.book.lock().record.state.is_over() => {}
+                After::Expires(job, message) => {
+                    self.inner.note(&job, Entry::event(EventLevel::Warning, kinds::CERTIFICATE_EXPIRES, message));
                 }
             }
         }
@@ -290,6 +301,25 @@ impl State {
         let news = self.gate.take_news();
         let told = |(job, message): (String, String)| Some(After::NotHeard(self.jobs.get(&job)?.clone(), message));
         news.into_iter().filter_map(told).collect()
+    }
+
+    /// Jobs that learn whose certificate ends soon: the coordinator's, which all need, or a worker's that they run on.
+    fn expiring(&mut self, now: Now, own_until_ms: u64) -> Vec<After> {
+        let workers = self.registry.members().filter(|(_, member)| member.link.is_some());
+        let workers = workers.map(|(name, member)| (format!("worker {name}"), member.certificate_until_ms));
+        let nodes: Vec<(String, u64)> = std::iter::once(("the coordinator".to_owned(), own_until_ms)).chain(workers).collect();
+        let due = self.expiry.due(now.wall_ms, nodes.iter().map(|(node, until_ms)| (node.as_str(), *until_ms)));
+        let mut after = Vec::new();
+        for (node, message) in due {
+            tracing::warn!("{message}");
+            let affected = match node.strip_prefix("worker ") {
+                Some(worker) => self.schedule.jobs_on(worker),
+                None => self.jobs.keys().cloned().collect(),
+            };
+            let jobs = affected.iter().filter_map(|job| self.jobs.get(job));
+            after.extend(jobs.map(|job| After::Expires(job.clone(), message.clone())));
+        }
+        after
     }
 
     fn late_takeovers(&mut self, now: Now) -> Vec<After> {

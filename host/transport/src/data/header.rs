@@ -43,7 +43,7 @@ pub(crate) fn name_len(fixed: &[u8; FIXED_BYTES]) -> Result<usize, String> {
 }
 
 /// Reads a header, all of it and nothing more.
-pub fn decode(bytes: &[u8]) -> Result<ChannelHeader, String> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<ChannelHeader, String> {
     let (fixed, name) = bytes.split_first_chunk::<FIXED_BYTES>().ok_or("the header of the channel is too short")?;
     if name.len() != name_len(fixed)? {
         return Err("the header of the channel has another length than it says".into());

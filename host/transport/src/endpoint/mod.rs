@@ -37,6 +37,7 @@ pub struct Endpoint {
     shared: Arc<Shared>,
     accepted: Mutex<mpsc::Receiver<Incoming>>,
     acceptor: AbortHandle,
+    keeper: AbortHandle,
     buffers: [usize; 2],
 }
 
@@ -85,7 +86,9 @@ impl Endpoint {
         let shared = Arc::new(Shared { identity, settings, version, counters: Counters::default() });
         let (queue, accepted) = mpsc::channel(ACCEPTED_QUEUE_MAX);
         let acceptor = tokio::spawn(accept::run(quinn.clone(), shared.clone(), queue)).abort_handle();
-        Ok(Endpoint { quinn, client: configs.client, shared, accepted: Mutex::new(accepted), acceptor, buffers })
+        let identity = shared.identity.clone();
+        let keeper = tokio::spawn(async move { identity.keep().await }).abort_handle();
+        Ok(Endpoint { quinn, client: configs.client, shared, accepted: Mutex::new(accepted), acceptor, keeper, buffers })
     }
 
     /// Where it listens.
@@ -126,5 +129,6 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.acceptor.abort();
+        self.keeper.abort();
     }
 }

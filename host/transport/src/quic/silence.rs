@@ -93,6 +93,6 @@ impl AsyncUdpSocket for Silent {
 }
 
 /// A long header with version zero.
-fn is_version_negotiation(packet: &[u8]) -> bool {
+pub(crate) fn is_version_negotiation(packet: &[u8]) -> bool {
     matches!(packet, [first, 0, 0, 0, 0, ..] if first & 0x80 != 0)
 }

@@ -7,9 +7,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme};
 
+use crate::credentials::Current;
 use crate::{Identity, TransportError};
 
 /// Version of everything that travels between processes. Processes of different versions refuse each other.
@@ -32,15 +33,11 @@ pub(crate) fn provider() -> CryptoProvider {
 /// For the side that is connected to. A client must show a certificate of one of the roots.
 pub(crate) fn server(identity: &Identity, alpn: Vec<u8>) -> Result<ServerConfig, TransportError> {
     let provider = Arc::new(provider());
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(identity.roots.clone()), provider.clone())
-        .build()
-        .map_err(|error| failed(&error))?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| failed(&error))?
-        .with_client_cert_verifier(clients)
-        .with_single_cert(identity.chain.clone(), identity.key.clone_key())
-        .map_err(|error| failed(&error))?;
+        .with_client_cert_verifier(identity.current.clone())
+        .with_cert_resolver(identity.current.clone());
     config.alpn_protocols = vec![alpn];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
@@ -51,14 +48,13 @@ pub(crate) fn server(identity: &Identity, alpn: Vec<u8>) -> Result<ServerConfig,
 /// For the side that connects. The name that the server shows is checked after the handshake: it may not be known before.
 pub(crate) fn client(identity: &Identity, alpn: Vec<u8>) -> Result<ClientConfig, TransportError> {
     let provider = Arc::new(provider());
-    let members = Arc::new(Members { roots: identity.roots.clone(), provider: provider.clone() });
+    let members = Arc::new(Members { current: identity.current.clone(), provider: provider.clone() });
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| failed(&error))?
         .dangerous()
         .with_custom_certificate_verifier(members)
-        .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
-        .map_err(|error| failed(&error))?;
+        .with_client_cert_resolver(identity.current.clone());
     config.alpn_protocols = vec![alpn];
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
@@ -81,10 +77,10 @@ pub(crate) fn verify_chain(
     verify_server_cert_signed_by_trust_anchor(certificate, roots, intermediates, now, algorithms)
 }
 
-/// Accepts servers with any name, if their certificate is of one of the roots.
+/// Accepts servers with any name, if their certificate is of an authority that is believed at that moment.
 #[derive(Debug)]
 struct Members {
-    roots: RootCertStore,
+    current: Arc<Current>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -97,7 +93,7 @@ impl ServerCertVerifier for Members {
         _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        verify_chain(&ParsedCertificate::try_from(end_entity)?, intermediates, &self.roots, now)?;
+        verify_chain(&ParsedCertificate::try_from(end_entity)?, intermediates, &self.current.roots(), now)?;
         Ok(ServerCertVerified::assertion())
     }
 

@@ -1,7 +1,6 @@
 //! Whole endpoints against each other.
 
 mod certificates;
-mod corpus;
 mod flow;
 mod garbage;
 mod knock;

@@ -51,8 +51,7 @@ async fn another_protocol_version_is_named() {
 /// An identity with some parts replaced, as no honest process has it.
 fn forged(base: &Identity, cert: &Identity) -> Arc<Identity> {
     let mut identity = copy(base);
-    identity.chain.clone_from(&cert.chain);
-    identity.key = cert.key.clone_key();
+    identity.current = Arc::new(base.current.showing(cert.current.shown()));
     Arc::new(identity)
 }
 
@@ -66,9 +65,10 @@ fn at_another_time(cluster: &Cluster, validity: Validity) -> Arc<Identity> {
     pki::add_node(&cluster.ca(), folder.path(), "a", Role::Worker, &[], &validity).unwrap();
     let chain = crate::pki::certificate::read_all(&folder.path().join("node.pem")).unwrap();
     let key = std::fs::read(folder.path().join("node-key.pem")).unwrap();
+    let key = <PrivateKeyDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_slice(&key).unwrap();
+    let shown = rustls::sign::CertifiedKey::from_der(chain, key, &crate::quic::tls::provider()).unwrap();
     let mut identity = copy(&cluster.identity("a"));
-    identity.chain = chain;
-    identity.key = <PrivateKeyDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_slice(&key).unwrap();
+    identity.current = Arc::new(identity.current.showing(Arc::new(shown)));
     Arc::new(identity)
 }
 

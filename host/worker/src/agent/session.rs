@@ -1,6 +1,5 @@
 //! One connection to the coordinator, from registration to loss.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -15,7 +14,6 @@ use super::allegiance::NotFollowed;
 use super::beats::Beats;
 use super::connect::Connector;
 use super::fitting::fitting;
-use super::hosted::Hosted;
 use super::watch;
 
 /// How long the coordinator may take to answer a registration.
@@ -71,7 +69,7 @@ pub(super) async fn serve(connector: &Connector, address: &str, control: Control
     }
     connector.components.connected();
     let reason = tokio::select! {
-        reason = speak(&sender, reports, &connector.worker) => reason,
+        reason = speak(&sender, reports, connector) => reason,
         reason = listen(connector, epoch, &mut receiver) => reason,
         () = watch::until_gone(address, &connector.identity, &coordinator) => "its process has ended".to_owned(),
     };
@@ -82,7 +80,7 @@ async fn register(connector: &Connector, address: &str) -> Result<Register, Stri
     let data_address = connector.data_address(address);
     let worker = connector.worker.clone();
     let running = spawn_blocking(move || worker.running()).await.map_err(|error| error.to_string())?;
-    let clock_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+    let clock_ms = wall_ms(SystemTime::now());
     Ok(Register {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         slots: connector.slots,
@@ -93,30 +91,39 @@ async fn register(connector: &Connector, address: &str) -> Result<Register, Stri
     })
 }
 
+fn wall_ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
+
 async fn receive(receiver: &mut ControlReceiver) -> Result<Envelope<Order>, String> {
     let bytes = receiver.recv().await.map_err(|error| error.to_string())?;
     decode(&bytes).map_err(|error| error.to_string())
 }
 
 /// Sends reports as they come, and heartbeats. Ends with the connection.
-async fn speak(sender: &ControlSender, mut reports: UnboundedReceiver<Report>, worker: &Arc<dyn Hosted>) -> String {
+async fn speak(sender: &ControlSender, mut reports: UnboundedReceiver<Report>, connector: &Connector) -> String {
     let mut beat = interval(Duration::from_millis(HEARTBEAT_INTERVAL_MS));
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut beats = Beats::default();
+    let mut certificate = None;
     loop {
-        let messages = tokio::select! {
+        let mut messages = tokio::select! {
             report = reports.recv() => match report {
                 Some(report) => vec![fitting(report)],
                 None => return "another connection took its place".to_owned(),
             },
             _ = beat.tick() => {
-                let worker = worker.clone();
+                let worker = connector.worker.clone();
                 match spawn_blocking(move || worker.progress()).await {
                     Ok(progress) => beats.next(progress),
                     Err(error) => return error.to_string(),
                 }
             }
         };
+        let until_ms = wall_ms(connector.identity.valid_until());
+        if certificate.replace(until_ms) != Some(until_ms) {
+            messages.push(encode(&Report::Certificate { until_ms }, &[]));
+        }
         for message in messages {
             if let Err(error) = sender.send(message.into()).await {
                 return error.to_string();

@@ -82,7 +82,7 @@ impl World {
         ClusterOptions {
             data_dir: data_dir.to_owned(),
             cluster: "test".to_owned(),
-            certificate_until_ms: 1,
+            certificate_until_ms: Arc::new(|| u64::MAX),
             version: VERSION.to_owned(),
             default_storage: "memory:".to_owned(),
             inspect: Arc::new(|bytes: &[u8]| if bytes.starts_with(b"\0asm") { Ok(()) } else { Err("no component".to_owned()) }),
