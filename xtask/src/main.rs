@@ -7,7 +7,9 @@ mod bare;
 mod bench;
 mod child;
 mod demo;
+mod deny;
 mod dist;
+mod fuzz;
 mod needs;
 mod operators;
 mod progress;
@@ -28,6 +30,9 @@ usage: cargo xtask COMMAND
   demo [--lines N]      run the page-view job, kill it in the middle, run it again, compare with a recount of its input
   test [NEXTEST ARGS]   set up, then run every test
   tidy                  check the house rules
+  deny                  check licences, sources, bans and duplicates of all crates, and advisories where cargo-deny can reach them
+  fuzz [--minutes N] [--seed N] [--libfuzzer] [TARGET...]
+                        look for input that something does not deal with
   operators [--check]   build the first-party operators, which are in the binary; --check: compare with what is there
   soak [--minutes N] [--seed N]
                         fresh seeds and many kills, for as long as asked; writes bench/soak.log
@@ -55,6 +60,8 @@ fn main() -> ExitCode {
         "demo" => demo::main(rest),
         "test" => test::main(rest),
         "tidy" => tidy::main(rest),
+        "deny" => deny::main(rest),
+        "fuzz" => fuzz::main(rest),
         "operators" => operators::main(rest),
         "bench" => bench::main(rest),
         "help" | "--help" | "-h" => {

@@ -17,6 +17,8 @@ mod server;
 mod surroundings;
 mod takeover;
 
+#[doc(hidden)]
+pub use cluster::fuzz;
 pub use cluster::kinds;
 pub use error::ServeError;
 pub use local::{LOCAL_WORKER, Local, Open, Tell, Watch};

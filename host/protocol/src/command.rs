@@ -41,7 +41,7 @@ impl Placement {
 
     /// The tasks that a worker runs.
     pub fn tasks_of(&self, worker: &str) -> Vec<TaskId> {
-        let here = |index: &u32| self.workers[*index as usize].worker == worker;
+        let here = |index: &u32| self.workers.get(*index as usize).is_some_and(|of| of.worker == worker);
         self.tasks.iter().enumerate().filter(|(_, index)| here(index)).map(|(task, _)| TaskId(task as u32)).collect()
     }
 }

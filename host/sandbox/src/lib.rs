@@ -17,6 +17,8 @@ mod compiler;
 mod component;
 mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod host;
 mod image;
 mod instance;

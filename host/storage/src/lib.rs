@@ -41,6 +41,8 @@ mod config_digests;
 mod document;
 mod durable;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod job;
 mod layout;
 mod local;

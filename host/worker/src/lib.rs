@@ -6,6 +6,8 @@
 pub mod agent;
 mod beneath;
 mod execution;
+#[doc(hidden)]
+pub mod fuzz;
 mod network;
 mod options;
 pub mod persist;

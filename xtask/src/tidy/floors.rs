@@ -69,7 +69,7 @@ pub(super) fn dependencies(packages: &[Package], findings: &mut Vec<Finding>) {
                 // End-to-end tests, the simulator and bench programs stand outside, above all floors; what runs in the sandbox
                 // stands outside, below.
                 None => {
-                    matches!(package.folder.as_str(), "tests" | "sim")
+                    matches!(package.folder.as_str(), "tests" | "sim" | "fuzz")
                         || (package.folder.starts_with("bench") && !package.folder.starts_with("bench/operators"))
                 }
             };

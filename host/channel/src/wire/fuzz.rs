@@ -9,24 +9,29 @@ use super::{Decoder, HEADER_BYTES, decode_all, encode_to_vec};
 ///
 /// # Panics
 /// If they do not.
-pub fn frames(bytes: &[u8]) {
-    check(bytes);
+pub fn frames(bytes: &[u8]) -> String {
+    let mut said = check(bytes);
     if let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() {
         let mut sealed = header.to_vec();
         sealed[..5].copy_from_slice(b"WEIR\x01");
         let checksum = xxh3_64(&sealed[..HEADER_BYTES - 8]);
         sealed[HEADER_BYTES - 8..].copy_from_slice(&checksum.to_le_bytes());
         sealed.extend_from_slice(body);
-        check(&sealed);
+        said = format!("{said}; sealed: {}", check(&sealed));
     }
+    said
 }
 
-fn check(mut bytes: &[u8]) {
+fn check(mut bytes: &[u8]) -> String {
     let whole = decode_all(bytes);
     if let Ok(frames) = &whole {
         let again: Vec<u8> = frames.iter().flat_map(|frame| encode_to_vec(frame).unwrap_or_default()).collect();
         assert_eq!(again, bytes, "written again, the frames differ");
     }
+    let said = match &whole {
+        Ok(frames) => format!("{} frames", ["no", "some"][usize::from(!frames.is_empty())]),
+        Err(error) => error.to_string(),
+    };
     let mut decoder = Decoder::new();
     let mut frames = Vec::new();
     while !bytes.is_empty() {
@@ -37,7 +42,7 @@ fn check(mut bytes: &[u8]) {
                 Ok(frame) => frames.extend(frame),
                 Err(error) => {
                     assert_eq!(whole, Err(error), "in pieces there is another error");
-                    return;
+                    return said;
                 }
             }
         }
@@ -45,4 +50,5 @@ fn check(mut bytes: &[u8]) {
     if decoder.is_between_frames() {
         assert_eq!(whole, Ok(frames), "in pieces there are other frames");
     }
+    said
 }

@@ -122,32 +122,6 @@ fn header(kind: u8, flags: u16, sizes: [u32; 4], words: [u64; 2]) -> Vec<u8> {
     bytes
 }
 
-/// Seeds of the fuzz target, and mutations of them: every change is checked without a nightly compiler.
-#[test]
-fn the_corpus_and_its_mutations_are_dealt_with() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frames");
-    let seeds: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
-    assert!(seeds.len() >= 6, "the corpus is there");
-    let mut random = 1u64;
-    let mut next = |bound: usize| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) as usize % bound
-    };
-    for seed in &seeds {
-        fuzz::frames(seed);
-        for _ in 0..1_000 {
-            let mut bytes = seed.clone();
-            for _ in 0..=next(6) {
-                // Mostly in the header, where the lies are.
-                let at = if next(3) > 0 { next(bytes.len().min(HEADER_BYTES)) } else { next(bytes.len()) };
-                bytes[at] = [next(256) as u8, 0, 1, 255][next(4)];
-            }
-            bytes.truncate(bytes.len() - next(4).saturating_sub(2) * next(bytes.len()));
-            fuzz::frames(&bytes);
-        }
-    }
-}
-
 #[test]
 fn the_bytes_never_change() {
     let mut rows = Batch::default();

@@ -36,6 +36,9 @@
 
 mod chronicle;
 mod elsewhere;
+mod expiry;
+#[doc(hidden)]
+pub mod fuzz;
 mod gate;
 mod job;
 pub mod kinds;
@@ -58,6 +61,7 @@ use weir_protocol::Command;
 use weir_storage::{ComponentStore, JobStorage, StorageError};
 
 use self::elsewhere::Elsewhere;
+use self::expiry::Expiry;
 use self::gate::{Gate, Part};
 pub(crate) use self::job::Job;
 pub(crate) use self::workers::{Hello, WorkerLink};
@@ -104,8 +108,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) data_dir: PathBuf,
     /// Its id, for people.
     pub(crate) cluster: String,
-    /// Until when this node's certificate counts.
-    pub(crate) certificate_until_ms: u64,
+    /// Until when this node's certificate counts, in milliseconds since the Unix epoch: it may be exchanged.
+    pub(crate) certificate_until_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// This program's version.
     pub(crate) version: String,
     pub(crate) default_storage: String,
@@ -150,6 +154,8 @@ struct State {
     elsewhere: Elsewhere,
     /// Workers that may not join, and why; so that the same is not said again and again.
     refused: BTreeMap<Arc<str>, String>,
+    /// Certificates that end soon.
+    expiry: Expiry,
     closing: bool,
 }
 
@@ -171,6 +177,7 @@ impl Cluster {
             gate: Gate::default(),
             elsewhere: Elsewhere::new(epoch, metadata.succeeds()?),
             refused: BTreeMap::new(),
+            expiry: Expiry::default(),
             closing: false,
         };
         let inner = Inner {

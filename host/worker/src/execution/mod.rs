@@ -16,6 +16,7 @@ mod runner;
 mod tasks;
 mod voice;
 
+pub(crate) use prepare::tasks_here;
 pub use prepare::{ConnectorLine, check_connectors, describe_connectors};
 pub(crate) use runner::Runner;
 pub(crate) use voice::transient;

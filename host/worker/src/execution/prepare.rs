@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use weir_connectors::{EventTime, NoTimeRule, SettingError, SinkFactory, SourceFactory, event_time_settings};
 use weir_model::{Attempt, TaskId};
 use weir_plan::{Diagnostics, Job, Topology, VertexKind};
-use weir_protocol::{Failure, FailureKind, JobSpec, Prepare};
+use weir_protocol::{Failure, FailureKind, JobSpec, Placement, Prepare};
 use weir_sandbox::Component;
 use weir_storage::{ErrorKind, JobStorage, Manifest, StorageError};
 
@@ -81,11 +81,22 @@ pub(super) fn prepare(options: &WorkerOptions, message: Prepare) -> Result<Prepa
     let job = message.spec.load().map_err(wrong)?.with_edges_apart(&message.edges_apart);
     let topology = Topology::new(&job);
     let Connected { sources, event_times, sinks } = connectors(&job, Path::new(job_dir), &*options.connectors).map_err(wrong)?;
-    let tasks = message.placement.tasks_of(&options.name);
+    let tasks = tasks_here(&topology, &message.placement, &options.name)?;
     let components = components(options, &message.spec, &job, &topology, &tasks)?;
     let storage = options.storages.open(&message.storage, &job.name).map_err(|error| unusable(&error))?;
     let manifest = read_manifest(options, &message, &storage)?;
     Ok(PreparedJob { message, job, topology, tasks, storage, manifest, sources, event_times, sinks, components })
+}
+
+/// The tasks that a placement has on a worker. What cannot be placed so is refused: the coordinator's job is another one then.
+pub(crate) fn tasks_here(topology: &Topology, placement: &Placement, worker: &str) -> Result<Vec<TaskId>, Failure> {
+    let (placed, tasks) = (placement.tasks.len(), topology.tasks());
+    if placed != tasks {
+        return Err(permanent(format!(
+            "the coordinator has placed {placed} tasks of a job that has {tasks}; this is a bug in weir"
+        )));
+    }
+    Ok(placement.tasks_of(worker))
 }
 
 /// The checkpoint to go on from. A worker that does not see the storage that the coordinator sees must not be taken for one

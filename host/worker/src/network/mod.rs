@@ -12,6 +12,7 @@ use weir_protocol::{Execution, WorkerAddress};
 use weir_task::{Announcer, Gate, Sender, Wake};
 
 pub use quic::QuicNetwork;
+pub(crate) use quic::fuzz;
 
 /// Wakes the async task that serves one end of a channel.
 #[derive(Debug, Default)]

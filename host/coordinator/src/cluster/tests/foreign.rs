@@ -1,18 +1,15 @@
 //! s133: a worker that has gone bad fails its own tasks, and nothing else.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
 use weir_model::{Attempt, CheckpointId, Digest, TaskId};
 use weir_protocol::api::{ClusterApi, JobState};
 use weir_protocol::{
-    Acknowledgement, Command, ComponentPin, Execution, Failure, FailureKind, InFlightState, InstanceAcknowledgement, JobSpec,
-    Placement, Prepare, Report, SinkAcknowledgement, SourceAcknowledgement, TaskProgress, VertexCounts, WorkerAddress,
+    Acknowledgement, Command, Execution, Failure, FailureKind, Report, SourceAcknowledgement, TaskProgress, VertexCounts,
     WorkerProgress,
 };
-use weir_storage::{InstanceState, Segment, StoredFile};
 
-use super::super::gate::{Gate, Objection, Part};
+use super::super::fuzz::{self, good, keyed, segment};
+use super::super::gate::{Gate, Objection};
 use super::fakes::{
     FakeWorker, World, acknowledged, job, kinds, one_with_a_job, two_with_a_job, until, value_of, wait_event, wait_state,
 };
@@ -146,78 +143,6 @@ fn s133_who_comes_back_with_what_is_not_its_own_is_not_taken_over() {
     }
 }
 
-const KEYED: &str = "[job]\nname = \"j\"\nparallelism = 2\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[operator]]\nid = \"op\"\n\
-                     component = \"op@1.0.0\"\ninput = { from = \"in\", exchange = \"hash\" }\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
-
-fn keyed_spec() -> JobSpec {
-    let pin = ComponentPin { digest: Digest([7; 32]), name: "op@1.0.0".to_owned() };
-    JobSpec {
-        file: "j.toml".to_owned(),
-        text: KEYED.to_owned(),
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: "/jobs".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        components: [("op@1.0.0".to_owned(), pin)].into(),
-    }
-}
-
-/// Tasks 0 and 1 read, 2 and 3 run operator and sink; a has the first of each, b the second.
-fn keyed() -> (Gate, Execution) {
-    let execution = Execution { job: "j".to_owned(), attempt: Attempt(3) };
-    let spec = keyed_spec();
-    let address = |worker: &str| WorkerAddress { worker: worker.to_owned(), address: String::new() };
-    let tasks = weir_plan::Topology::new(&spec.load().unwrap()).tasks() as u32;
-    let prepare = Prepare {
-        execution: execution.clone(),
-        spec,
-        placement: Placement { workers: vec![address("a"), address("b")], tasks: (0..tasks).map(|task| task % 2).collect() },
-        storage: "memory:".to_owned(),
-        restore: None,
-        first_checkpoint: CheckpointId(5),
-        edges_apart: Vec::new(),
-        retract_after: None,
-    };
-    let mut gate = Gate::default();
-    gate.listen(Part::of(&prepare).unwrap());
-    let begun = Command::Trigger { execution: execution.clone(), checkpoint: CheckpointId(6), stop: false, unaligned: false };
-    gate.tells(&begun);
-    (gate, execution)
-}
-
-fn segment() -> Segment {
-    Segment { file: "3-6-2-0".to_owned(), offset: 0, length: 1, checksum: String::new() }
-}
-
-/// What worker a may say of task 2.
-fn good() -> Acknowledgement {
-    let state = InstanceState { chain: vec![segment()], watermark: 0, finished: false };
-    let in_flight = InFlightState {
-        from: "in".to_owned(),
-        output: Some(0),
-        input: 0,
-        sender: 1,
-        exchange: Some("hash".to_owned()),
-        groups: None,
-        rows: 1,
-        frames: segment(),
-    };
-    Acknowledgement {
-        task: TaskId(2),
-        checkpoint: CheckpointId(6),
-        finished: false,
-        watermarks: vec![0, 0],
-        source: None,
-        instances: vec![InstanceAcknowledgement { uid: "op".to_owned(), name: "g3".to_owned(), state }],
-        sinks: vec![SinkAcknowledgement { uid: "out".to_owned(), committables: Vec::new() }],
-        in_flight: vec![in_flight],
-        file: Some(StoredFile { name: "3-6-2-0".to_owned(), bytes: 1 }),
-        captured_bytes: 1,
-        merged_bytes: 0,
-        in_flight_bytes: 0,
-    }
-}
-
 #[test]
 fn s133_every_number_of_an_acknowledgement_is_checked() {
     let say = |gate: &mut Gate, execution: &Execution, said: Acknowledgement| {
@@ -309,86 +234,15 @@ fn s133_counts_and_texts_are_cut_to_what_can_be() {
     assert!(gate.needs("b", Digest([7; 32])) && !gate.needs("b", Digest([8; 32])) && !gate.needs("c", Digest([7; 32])));
 }
 
-/// Numbers that look random, from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound.max(1) as u64) as usize
-    }
-}
-
-/// Bytes of a message with some changed, repeated, left out, or made another number.
-fn mutated(seed: &[u8], random: &mut Random) -> Vec<u8> {
-    const NUMBERS: [&str; 6] = ["0", "4294967295", "18446744073709551615", "9223372036854775807", "-1", "1e300"];
-    let mut bytes = seed.to_vec();
-    for _ in 0..=random.below(3) {
-        let at = random.below(bytes.len());
-        match random.below(4) {
-            0 => bytes[at] = random.below(256) as u8,
-            1 => drop(bytes.remove(at)),
-            2 => {
-                let part = bytes[at..(at + random.below(20)).min(bytes.len())].to_vec();
-                bytes.splice(at..at, part);
-            }
-            _ => {
-                let from = (at..bytes.len()).find(|at| bytes[*at].is_ascii_digit()).unwrap_or(at);
-                let end = (from..bytes.len()).find(|at| !bytes[*at].is_ascii_digit()).unwrap_or(from);
-                bytes.splice(from..end, NUMBERS[random.below(NUMBERS.len())].bytes());
-            }
-        }
-        if bytes.is_empty() {
-            return seed.to_vec();
-        }
-    }
-    bytes
-}
-
 #[test]
 fn s133_whatever_can_be_read_as_a_report_is_handled_and_what_passes_makes_a_manifest() {
-    use weir_protocol::manifest::{Header, assemble};
-    use weir_protocol::{Envelope, decode, encode};
-    let (_, execution) = keyed();
-    let spec = keyed_spec();
-    let job = spec.load().unwrap();
-    let topology = weir_plan::Topology::new(&job);
-    let header = Header {
-        attempt: Attempt(3),
-        checkpoint: CheckpointId(6),
-        kind: weir_storage::ManifestKind::Checkpoint,
-        triggered_at_ms: 0,
-        completed_at_ms: 0,
-    };
-    let acknowledged = Report::Acknowledged { execution: execution.clone(), acknowledgement: Box::new(good()) };
-    let mut seeds: Vec<Report> = about(&execution, TaskId(2), CheckpointId(6));
-    seeds.push(Report::Failed { execution: execution.clone(), failure: failure(FailureKind::Damaged) });
-    seeds.push(Report::Opened { execution: execution.clone(), templates: vec![("op".to_owned(), segment())] });
-    seeds.extend([acknowledged.clone(), acknowledged]);
-    let (mut random, mut read, mut passed) = (Random(0x9e37_79b9_7f4a_7c15), 0, 0);
-    for report in seeds {
-        let seed = encode(&report, &[]);
-        let text = serde_json::to_vec(&report).unwrap();
-        for round in 0..3_000 {
-            // Bytes as they come, and messages whose frame is right.
-            let bytes = match serde_json::from_slice::<serde_json::Value>(&mutated(&text, &mut random)) {
-                Ok(value) if round % 2 == 0 => encode(&value, &[]),
-                _ => mutated(&seed, &mut random),
-            };
-            let Ok(Envelope { message: mut report, .. }) = decode::<Report>(&bytes) else { continue };
-            read += 1;
-            let (mut gate, _) = keyed();
-            if gate.check("a", &mut report) != Ok(()) {
-                continue;
-            }
-            passed += 1;
-            if let Report::Acknowledged { acknowledgement, .. } = report {
-                let manifest = assemble(&spec, &job, &topology, &BTreeMap::new(), &header, &[*acknowledgement, good()]);
-                assert!(manifest.operators["op"].instances.keys().all(|name| name.starts_with('g')), "{manifest:?}");
-            }
-        }
-    }
-    assert!(read > 1_000 && passed > 100, "{read} were read, {passed} passed: enough of both");
+    let execution = keyed().1;
+    let mut said = about(&execution, TaskId(2), CheckpointId(6));
+    said.push(Report::Failed { execution: execution.clone(), failure: failure(FailureKind::Damaged) });
+    said.push(Report::Opened { execution: execution.clone(), templates: vec![("op".to_owned(), segment())] });
+    said.push(Report::Acknowledged { execution, acknowledgement: Box::new(good()) });
+    // Others, and changed ones, are tried in `fuzz/`.
+    let outcomes: Vec<String> = said.iter().map(|report| fuzz::report(&serde_json::to_vec(report).unwrap())).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "heard").count(), 6, "{outcomes:?}");
+    assert_eq!(outcomes.last().unwrap(), "a manifest", "{outcomes:?}");
 }

@@ -13,6 +13,7 @@
 //! execution uses it; what comes next makes a new one, so that no attempt inherits trouble from the one before.
 
 mod ends;
+pub(crate) mod fuzz;
 mod inbound;
 mod links;
 mod outbound;

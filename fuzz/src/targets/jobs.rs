@@ -1,0 +1,60 @@
+//! Job files, with flags and variables.
+
+pub(super) const WORDS: &[&str] = &[
+    "${",
+    "}",
+    "${A:-",
+    "[[",
+    "]]",
+    "\n",
+    "\"",
+    "'''",
+    "\"\"\"",
+    "=",
+    ".",
+    "99999999999999999999",
+    "-1",
+    "é\u{1b}\u{202e}",
+    "\u{0}",
+    "[[operator]]\n",
+    "[[sink]]\nid = \"z\"\n",
+    "input = ",
+    "exchange = \"hash\"",
+    "parallelism = 4096",
+    "\n[job]\n",
+    "${A}${A}",
+];
+
+/// A job file. Its first line, if it is a comment, is the value of each variable and of a flag.
+pub(super) fn job(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let value = text.lines().next().and_then(|line| line.strip_prefix('#')).unwrap_or("7").to_owned();
+    let flags = if value.len() > 3 { vec![("source.a.path".to_owned(), value.clone())] } else { Vec::new() };
+    match weir_plan::load("job.toml", &text, &flags, &|name| (name.len() < 3).then(|| value.clone())) {
+        Ok(job) => {
+            let topology = weir_plan::Topology::new(&job);
+            assert!(topology.tasks() > 0 && !job.to_text().is_empty() && !job.to_dot().is_empty());
+            format!("{} vertices", job.vertices.len())
+        }
+        Err(problems) => {
+            let shown = problems.to_string();
+            assert!(!problems.is_empty() && shown.starts_with("error[E000"), "{shown}");
+            shown
+        }
+    }
+}
+
+pub(super) fn jobs() -> Vec<Vec<u8>> {
+    [
+        "#in/*.log\n[job]\nname = \"try\"\nparallelism = 2\nkey_groups = 64\n[job.checkpoint]\ninterval = \"1s\"\nmode = \"exactly-once\"\n\
+         [[source]]\nid = \"a\"\nconnector = \"file\"\npath = \"${DIR:-in}/x\"\n\
+         [[operator]]\nid = \"b\"\ncomponent = \"count@1.0.0\"\ninput = { from = \"a\", exchange = \"hash\" }\nconfig = { n = \"${N}\", k = [\"${K}\"] }\n\
+         [[sink]]\nid = \"c\"\nconnector = \"blackhole\"\ninput = { from = [\"b\", \"dead_letter\"] }\n",
+        "[job]\nname = \"x\"\n[[source]]\nid = \"s\"\nconnector = \"generator\"\n[[operator]]\nid = \"o\"\ncomponent = { path = \"o.wasm\" }\n\
+         inputs = [\"s\", { from = \"s\", exchange = \"broadcast\" }]\noutputs = [\"main\", \"late\"]\nlimits = { memory = \"64MiB\" }\n\
+         [[sink]]\nid = \"k\"\nconnector = \"stdout\"\ninput = \"o.late\"\n[[sink]]\nid = \"l\"\nconnector = \"stdout\"\ninput = \"o\"\n",
+        "#\njob = { name = \"$${A}é\", \"a.b\" = 1 }\nsource = [{ id = \"a\", x = '''\n${A}\n''' }]\n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}
