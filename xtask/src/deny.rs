@@ -14,9 +14,6 @@ use toml_edit::{DocumentMut, Item};
 use crate::shell;
 use crate::workspace::Workspace;
 
-/// Manifests that are looked at: the workspace, and what stands outside of it.
-const MANIFESTS: [&str; 2] = ["Cargo.toml", "fuzz/libfuzzer/Cargo.toml"];
-
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     if !arguments.is_empty() {
         bail!("usage: cargo xtask deny");
@@ -25,18 +22,14 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let path = workspace.root.join("deny.toml");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let rules = Rules::parse(&text).with_context(|| path.display().to_string())?;
-    let (mut findings, mut count) = (BTreeSet::new(), 0);
-    for manifest in MANIFESTS {
-        let mut command = workspace.cargo("metadata");
-        command.args(["--format-version=1", "--locked", "--manifest-path", manifest]);
-        for target in &rules.targets {
-            command.args(["--filter-platform", target]);
-        }
-        let metadata = serde_json::from_str(&shell::read(&mut command)?).context("cargo metadata gave no JSON")?;
-        let crates = crates(&metadata).context("cargo metadata")?;
-        count = count.max(crates.len());
-        findings.extend(rules.check(&crates));
+    let mut command = workspace.cargo("metadata");
+    command.args(["--format-version=1", "--locked"]);
+    for target in &rules.targets {
+        command.args(["--filter-platform", target]);
     }
+    let metadata = serde_json::from_str(&shell::read(&mut command)?).context("cargo metadata gave no JSON")?;
+    let crates = crates(&metadata).context("cargo metadata")?;
+    let (findings, count) = (rules.check(&crates), crates.len());
     for finding in &findings {
         println!("{finding}");
     }
@@ -105,7 +98,6 @@ struct Rules {
     banned: BTreeMap<String, String>,
     /// `name@version` of those that may be there beside another version.
     beside: BTreeSet<String>,
-    registries: BTreeSet<String>,
 }
 
 /// Keys that say to cargo-deny what is done here anyway.
@@ -126,13 +118,8 @@ const FIXED: &[(&str, &str)] = &[
 impl Rules {
     fn parse(text: &str) -> Result<Rules> {
         let document: DocumentMut = text.parse()?;
-        let mut rules = Rules {
-            targets: Vec::new(),
-            licences: BTreeSet::new(),
-            banned: BTreeMap::new(),
-            beside: BTreeSet::new(),
-            registries: BTreeSet::new(),
-        };
+        let mut rules =
+            Rules { targets: Vec::new(), licences: BTreeSet::new(), banned: BTreeMap::new(), beside: BTreeSet::new() };
         for (section, table) in document.iter() {
             for (key, item) in table.as_table().with_context(|| format!("{section} is no table"))?.iter() {
                 rules.take(&format!("{section}.{key}"), item)?;
@@ -158,7 +145,6 @@ impl Rules {
             "licenses.allow" => self.licences = texts()?.into_iter().collect(),
             "bans.deny" => self.banned = pairs("name")?.into_iter().collect(),
             "bans.skip" => self.beside = pairs("crate")?.into_iter().map(|(name, _)| name).collect(),
-            "sources.allow-registry" => self.registries = texts()?.into_iter().collect(),
             _ => {
                 let value = item.to_string();
                 if !FIXED.contains(&(key, value.trim())) {
@@ -172,6 +158,8 @@ impl Rules {
     fn check(&self, crates: &[Crate]) -> Vec<String> {
         let mut findings = Vec::new();
         let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        // All but a few come from cargo's own registry, whatever this machine calls it.
+        let registry = usual(crates.iter().filter_map(|used| used.source.as_deref()));
         for used in crates {
             let Crate { name, version, licence, source, wildcards } = used;
             let mut note = |what: String| findings.push(format!("{name} {version}: {what}"));
@@ -182,8 +170,8 @@ impl Rules {
                 wildcards.iter().for_each(|on| note(format!("takes any version of {on}")));
                 continue;
             };
-            let registry = source.strip_prefix("registry+").or(source.strip_prefix("sparse+"));
-            if !registry.is_some_and(|registry| self.registries.contains(registry)) {
+            let is_registry = source.starts_with("registry+") || source.starts_with("sparse+");
+            if !is_registry || Some(source.as_str()) != registry {
                 note(format!("comes from {source}"));
             }
             match licence {
@@ -204,6 +192,13 @@ impl Rules {
         }
         findings
     }
+}
+
+/// The most frequent of them.
+fn usual<'a>(sources: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    sources.for_each(|source| *counts.entry(source).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(source, _)| source)
 }
 
 /// A licence expression of SPDX.
@@ -285,7 +280,7 @@ mod tests {
         deny = [{ name = "openssl-sys", reason = "TLS is rustls" }]
         skip = [{ crate = "syn@1.0.0", reason = "of a macro" }]
         [sources]
-        allow-registry = ["https://index"]
+        unknown-git = "deny"
     "#;
 
     fn used(name: &str, version: &str, licence: &str) -> Crate {
@@ -319,8 +314,11 @@ mod tests {
         assert_eq!(check(&[used("a", "1.0.0", "GPL-3.0")]), "a 1.0.0: its licence is GPL-3.0");
         assert_eq!(check(&[Crate { licence: None, ..used("a", "1.0.0", "") }]), "a 1.0.0: says no licence");
         assert_eq!(check(&[used("openssl-sys", "1.0.0", "MIT")]), "openssl-sys 1.0.0: is not wanted: TLS is rustls");
-        let git = Crate { source: Some("git+https://somewhere".to_owned()), ..used("a", "1.0.0", "MIT") };
-        assert_eq!(check(&[git]), "a 1.0.0: comes from git+https://somewhere");
+        for elsewhere in ["git+https://somewhere", "registry+https://other"] {
+            let odd = Crate { source: Some(elsewhere.to_owned()), ..used("a", "1.0.0", "MIT") };
+            let found = check(&[used("b", "1.0.0", "MIT"), used("c", "1.0.0", "MIT"), odd]);
+            assert_eq!(found, format!("a 1.0.0: comes from {elsewhere}"));
+        }
         let own = Crate { source: None, wildcards: vec!["b".to_owned()], ..used("a", "1.0.0", "") };
         assert_eq!(check(&[own]), "a 1.0.0: takes any version of b");
     }
