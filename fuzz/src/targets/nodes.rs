@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use weir_model::{Attempt, CheckpointId};
-use weir_protocol::{Command, Envelope, Execution, JobSpec, Placement, Prepare, WorkerAddress, decode, encode};
+use weir_model::{Attempt, CheckpointId, Epoch};
+use weir_protocol::{Command, Envelope, Execution, JobSpec, Order, Placement, Prepare, WorkerAddress, decode, encode, follows};
 use weir_transport::pki::{self, Validity};
 use weir_transport::{Identity, Role};
 
@@ -14,15 +14,18 @@ pub(super) fn report(bytes: &[u8]) -> String {
 /// What a coordinator says, as the JSON of it or as it comes: read, and of a preparation all that needs no disk.
 pub(super) fn command(bytes: &[u8]) -> String {
     let framed = serde_json::from_slice::<serde_json::Value>(bytes).map(|value| encode(&value, &[]));
-    let Ok(Envelope { message, .. }) = decode::<Command>(framed.as_deref().unwrap_or(bytes)) else {
+    let Ok(Envelope { message: Order { epoch, command }, .. }) = decode::<Order>(framed.as_deref().unwrap_or(bytes)) else {
         return "unreadable".to_owned();
     };
-    let of = message.execution().map(|execution| execution.to_string());
-    match message {
+    let is_followed = follows(epoch, epoch, &[]);
+    let of = command.execution().map(|execution| execution.to_string());
+    match command {
         Command::Prepare(prepare) => weir_worker::fuzz::prepare(*prepare),
-        other => format!("{} of {of:?}", format!("{other:?}").split([' ', '(']).next().unwrap_or_default()),
+        other => format!("{} of {of:?} {is_followed}", format!("{other:?}").split([' ', '(']).next().unwrap_or_default()),
     }
 }
+
+const EPOCH: Epoch = Epoch { origin: [7; 16], count: 1 };
 
 pub(super) fn commands() -> Vec<Vec<u8>> {
     let execution = Execution { job: "j".to_owned(), attempt: Attempt(3) };
@@ -51,10 +54,11 @@ pub(super) fn commands() -> Vec<Vec<u8>> {
     let commands = [
         Command::Prepare(Box::new(prepare)),
         Command::Trigger { execution: execution.clone(), checkpoint: CheckpointId(6), stop: false, unaligned: false },
-        Command::Welcome { keep: vec![execution.clone()] },
+        Command::Welcome { keep: vec![execution.clone()], succeeds: vec![EPOCH] },
         Command::Cancel { execution, finish: true },
     ];
-    commands.iter().filter_map(|command| serde_json::to_vec(command).ok()).collect()
+    let orders = commands.into_iter().map(|command| Order { epoch: EPOCH, command });
+    orders.filter_map(|order| serde_json::to_vec(&order).ok()).collect()
 }
 
 /// A node of a cluster that nobody else knows.

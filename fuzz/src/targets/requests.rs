@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use weir_api::ApiOptions;
-use weir_model::Digest;
+use weir_model::{Digest, Epoch};
 use weir_protocol::api::{
     ClusterApi, ClusterStatus, ComponentStatus, JobDetail, JobEvent, JobStatus, JobSubmission, Refusal, RefusalKind, WorkerStatus,
 };
@@ -54,7 +54,14 @@ impl ClusterApi for Nothing {
             workers: 0,
             slots: 0,
             slots_used: 0,
+            epoch: Epoch { origin: [7; 16], count: 1 },
+            succeeds: Vec::new(),
+            led_elsewhere: Vec::new(),
         }
+    }
+
+    fn adopt(&self, _: &str) -> Result<ClusterStatus, Refusal> {
+        none()
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

@@ -155,6 +155,7 @@ pub fn reports() -> Vec<Vec<u8>> {
         slots: 2,
         data_address: "a:7".to_owned(),
         clock_ms: 1,
+        led_by: None,
         running: vec![running],
     };
     let vertices = vec![weir_protocol::VertexCounts { rows_in: 1, rows_out: 2, rows_rejected: 3 }; 2];
