@@ -168,6 +168,7 @@ impl Run {
             Report::PersistFailed { task, checkpoint, reason, .. } => Event::PersistFailed { task, attempt, checkpoint, reason },
             Report::Ended { .. } => return Some(Ended::Failed(format!("worker {worker} has ended its part of the job"))),
             Report::Register(_)
+            | Report::Certificate { .. }
             | Report::Need { .. }
             | Report::Prepared { .. }
             | Report::Looked { .. }
