@@ -1,8 +1,10 @@
 //! An object store in memory that fails as a test says. For tests only.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -22,6 +24,8 @@ pub(crate) enum Fault {
     CrashBefore(u64),
     /// This one is carried out, but nobody hears of it, and nothing that follows is.
     CrashAfter(u64),
+    /// No request is answered until the fault is another one; then they all are.
+    Hang,
 }
 
 /// The store. Clones are the same store.
@@ -29,20 +33,59 @@ pub(crate) enum Fault {
 pub(crate) struct FaultyStore {
     inner: Arc<InMemory>,
     state: Arc<Mutex<(Fault, u64)>>,
+    /// Those who wait for the end of a hang.
+    waiting: Arc<Mutex<Vec<Waker>>>,
+    /// What is not there for those who read it: part of its name, and how often.
+    damage: Arc<Mutex<(&'static str, u64)>>,
 }
 
 impl FaultyStore {
     pub(crate) fn new() -> FaultyStore {
-        FaultyStore { inner: Arc::new(InMemory::new()), state: Arc::new(Mutex::new((Fault::None, 0))) }
+        FaultyStore {
+            inner: Arc::new(InMemory::new()),
+            state: Arc::new(Mutex::new((Fault::None, 0))),
+            waiting: Arc::default(),
+            damage: Arc::default(),
+        }
     }
 
     pub(crate) fn set(&self, fault: Fault) {
         *self.state.lock() = (fault, 0);
+        self.waiting.lock().drain(..).for_each(Waker::wake);
     }
 
     /// Requests since the fault was set.
     pub(crate) fn requests(&self) -> u64 {
         self.state.lock().1
+    }
+
+    /// Requests that wait for the end of a hang.
+    pub(crate) fn hanging(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
+    async fn hang(&self) {
+        poll_fn(|context| {
+            let mut waiting = self.waiting.lock();
+            if self.state.lock().0 != Fault::Hang {
+                return Poll::Ready(());
+            }
+            waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// What has this in its name is not there for the next so many readers.
+    pub(crate) fn damage(&self, part: &'static str, times: u64) {
+        *self.damage.lock() = (part, times);
+    }
+
+    fn is_damaged(&self, path: &Path) -> bool {
+        let mut damage = self.damage.lock();
+        let is_hit = damage.1 > 0 && path.as_ref().contains(damage.0);
+        damage.1 -= u64::from(is_hit);
+        is_hit
     }
 
     /// `Break` fails at once; `Continue(true)` carries the request out and loses its answer.
@@ -61,6 +104,7 @@ impl FaultyStore {
     }
 
     async fn pass<T>(&self, reads: Option<&Path>, request: impl Future<Output = Result<T>>) -> Result<T> {
+        self.hang().await;
         match self.admit(reads) {
             ControlFlow::Break(error) => Err(error),
             ControlFlow::Continue(false) => request.await,
@@ -90,6 +134,9 @@ impl ObjectStore for FaultyStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if self.is_damaged(location) {
+            return Err(Error::NotFound { path: location.to_string(), source: "told to".into() });
+        }
         self.pass(Some(location), self.inner.get_opts(location, options)).await
     }
 

@@ -3,6 +3,7 @@
 mod epochs;
 mod fakes;
 mod foreign;
+mod hangs;
 mod requests;
 mod restarts;
 mod wishes;

@@ -24,7 +24,7 @@ struct World {
     failure: Option<Failure>,
 }
 
-fn spec(file: &str) -> JobSpec {
+pub(super) fn spec(file: &str) -> JobSpec {
     let text = "[job]\nname = \"j\"\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[sink]]\nid = \"out\"\n\
                 connector = \"blackhole\"\ninput = \"in\"\n";
     JobSpec {
@@ -120,7 +120,7 @@ fn work(command: Command, inbox: &Sender<Input>, prepared: &mut Option<Prepare>,
     let _ = inbox.send(Input::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
 }
 
-fn manifest() -> Manifest {
+pub(super) fn manifest() -> Manifest {
     Manifest {
         format: MANIFEST_FORMAT,
         job: "j".to_owned(),
