@@ -101,7 +101,7 @@ impl World {
                 for (id, state) in instances_of(&planned.job, manifest.as_deref(), vertex, subtask) {
                     let images =
                         state.chain.iter().map(|segment| Ok(read(segment)?.to_vec())).collect::<Result<Vec<_>, Failure>>()?;
-                    let instance = factory.restore(&images);
+                    let instance = factory.of_images(&images);
                     instances.push(RestoredInstance { id, instance, watermark: state.watermark, finished: state.finished });
                 }
                 restored.instances.insert((vertex, subtask), instances);
@@ -241,7 +241,7 @@ impl World {
                 head,
                 nodes,
                 routers,
-                signal: Arc::new(Signal::default()),
+                wake: Arc::new(Signal::default()),
                 outlet: Box::new(self.mouth.clone()),
                 stats: Arc::default(),
                 clock: self.clock.clone(),

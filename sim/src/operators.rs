@@ -124,7 +124,7 @@ impl CapturedState for Encoded {
 
 impl Factory {
     /// An instance as captures have it, oldest first; without one, as it is at the start.
-    pub(crate) fn restore(&self, images: &[Vec<u8>]) -> Box<dyn Instance> {
+    pub(crate) fn of_images(&self, images: &[Vec<u8>]) -> Box<dyn Instance> {
         let state = State::of_chain(images);
         Box::new(Native {
             of: self.clone(),
@@ -138,7 +138,12 @@ impl Factory {
 
 impl InstanceFactory for Factory {
     fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
-        Ok(self.restore(&[]))
+        Ok(self.of_images(&[]))
+    }
+
+    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError> {
+        let images: Vec<Vec<u8>> = images.iter().map(|image| image.to_vec()).collect();
+        Ok(self.of_images(&images))
     }
 }
 

@@ -26,6 +26,11 @@ impl<T: weir_sdk::Operator + Send> InstanceFactory for Factory<T> {
         // The bench operators take no configuration, so opening them cannot fail.
         Ok(Box::new(Native { operator: operator.unwrap_or_else(|reason| panic!("a bench operator does not open: {reason}")) }))
     }
+
+    /// Its captures are empty.
+    fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError> {
+        self.instantiate()
+    }
 }
 
 struct Native {

@@ -201,6 +201,17 @@ pub const JOB_PROBLEMS_MAX: usize = 100;
 /// Executions of a job whose workers are listened to: the one that runs, one that only tries, and those that still end.
 pub const EXECUTIONS_HEARD_MAX: usize = 4;
 
+/// An execution that is told to end and has not after this long is given up: its coordinator is told that it has ended, and its
+/// threads are waited for by nobody. Longer than a guest call by default.
+pub const EXECUTION_END_MS_MAX: u64 = 12_000;
+
+/// Executions of one job that a worker has at a time: one that runs, and those before it that take long to end. A job whose threads wait
+/// for a mount does not take the worker's.
+pub const EXECUTIONS_PER_JOB_MAX: usize = 4;
+
+/// Executions that a worker has given up and that have not ended. Beyond that it takes no more.
+pub const EXECUTIONS_STUCK_MAX: usize = 32;
+
 /// A reason that a worker gives; longer ones are cut.
 pub const REPORT_TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -265,6 +276,7 @@ const _: () = assert!(EMIT_BYTES_MAX >= VALUE_BYTES_MAX, "one row of the longest
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize, "column offsets fit in u32");
 const _: () = assert!(KEY_GROUPS_DEFAULT <= KEY_GROUPS_MAX);
 const _: () = assert!(CALL_TARGET_MS < CALL_DEADLINE_MS_DEFAULT);
+const _: () = assert!(CALL_DEADLINE_MS_DEFAULT < EXECUTION_END_MS_MAX, "a guest call that runs to its deadline ends in time");
 const _: () =
     assert!(CALL_ROWS_FIRST <= FRAME_ROWS_MAX && CALL_ROWS_DIVISOR > 1, "after each deadline that was met, calls have less rows");
 const _: () = assert!(CALLS_UNTIL_MORE_ROWS > 1_000, "more rows are tried seldom: each try may cost a restart");

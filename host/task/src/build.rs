@@ -18,7 +18,7 @@ use crate::operator::{AfterEnd, InstanceFactory, Meters, Operator, RestoredInsta
 use crate::pace::CallRows;
 use crate::report::{Control, Outlet};
 use crate::router::Router;
-use crate::signal::Signal;
+use crate::signal::Wake;
 use crate::source::SourceHead;
 use crate::stats::{TaskStats, VertexStats};
 use crate::task::{Head, Run, Task};
@@ -146,8 +146,8 @@ pub struct TaskSpec {
     pub nodes: Vec<NodeSpec>,
     /// The edges that leave it.
     pub routers: Vec<Router>,
-    /// What it waits on; its gate and senders know it.
-    pub signal: Arc<Signal>,
+    /// Wakes whoever runs it; its gate and senders know it.
+    pub wake: Arc<dyn Wake>,
     /// The way to its worker.
     pub outlet: Box<dyn Outlet>,
     /// Its counts.
@@ -160,14 +160,14 @@ pub struct TaskSpec {
 #[derive(Clone, Debug)]
 pub struct TaskHandle {
     mailbox: MailboxSender<Control>,
-    signal: Arc<Signal>,
+    wake: Arc<dyn Wake>,
 }
 
 impl TaskHandle {
     /// Tells the task something. Without effect where the task is over.
     pub fn tell(&self, control: Control) {
         if self.mailbox.send(control).is_ok() {
-            self.signal.notify();
+            self.wake.wake();
         }
     }
 }
@@ -202,13 +202,12 @@ impl TaskSpec {
             chain: Chain::new(nodes, self.routers),
             aligner: Aligner::new(self.attempt, channels, self.mode),
             mailbox: control,
-            signal: self.signal.clone(),
             outlet: self.outlet,
             stats: self.stats,
             clock: self.clock,
             run: Run::default(),
         };
-        Ok((task, TaskHandle { mailbox, signal: self.signal }))
+        Ok((task, TaskHandle { mailbox, wake: self.wake }))
     }
 }
 

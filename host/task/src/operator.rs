@@ -61,11 +61,18 @@ impl Instance for weir_sandbox::Instance {
 pub trait InstanceFactory: Send + Sync {
     /// A new instance.
     fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError>;
+
+    /// An instance as its captures have it: encoded, oldest first, at least one.
+    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError>;
 }
 
 impl InstanceFactory for weir_sandbox::Template {
     fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
         Ok(Box::new(weir_sandbox::Template::instantiate(self)?))
+    }
+
+    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError> {
+        Ok(Box::new(weir_sandbox::Template::restore(self, images)?))
     }
 }
 

@@ -19,7 +19,6 @@ use crate::chain::{Chain, Target};
 use crate::clock::Clock;
 use crate::gate::Gate;
 use crate::report::{Control, Outlet, Report};
-use crate::signal::Signal;
 use crate::snapshot::Snapshot;
 use crate::source::{Read, SourceHead};
 use crate::stats::TaskStats;
@@ -48,7 +47,6 @@ pub struct Task {
     pub(crate) chain: Chain,
     pub(crate) aligner: Aligner,
     pub(crate) mailbox: Receiver<Control>,
-    pub(crate) signal: Arc<Signal>,
     pub(crate) outlet: Box<dyn Outlet>,
     pub(crate) stats: Arc<TaskStats>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -107,19 +105,8 @@ impl Task {
         &self.name
     }
 
-    /// Runs until cancelled or failed. Reports a failure through the outlet before it returns.
-    pub fn run(mut self) {
-        loop {
-            match self.turn() {
-                Turn::Go => {}
-                Turn::Wait(timeout) => self.signal.wait(timeout),
-                Turn::Over => return,
-            }
-        }
-    }
-
     /// Makes one turn of the loop: hears, reads a piece of input, works on it for some milliseconds, captures what is due. Never
-    /// waits; for who runs many tasks on one thread. A failure is reported through the outlet.
+    /// waits: whoever runs it does, for the wake that it was made with. A failure is reported through the outlet.
     pub fn turn(&mut self) -> Turn {
         if self.run.over {
             return Turn::Over;

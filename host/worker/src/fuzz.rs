@@ -21,6 +21,6 @@ pub fn prepare(message: Prepare) -> String {
             let chains = tasks.iter().map(|task| topology.locate(*task).0).max();
             format!("connectors {connectors}, tasks {}", if chains.is_some() { "some" } else { "none" })
         }
-        Err(failure) => failure.reason,
+        Err(trouble) => trouble.0.reason,
     }
 }

@@ -12,6 +12,7 @@ use weir_storage::{JobStorage, StorageError};
 use weir_task::InstanceFactory;
 
 use crate::Network;
+use crate::executor::Executor;
 
 /// The way to the coordinator. Calls return at once, and come from many threads.
 pub trait Reports: Send + Sync {
@@ -96,4 +97,12 @@ pub struct WorkerOptions {
     pub network: Option<Arc<dyn Network>>,
     /// The way to the coordinator.
     pub reports: Arc<dyn Reports>,
+    /// Runs what takes time.
+    pub executor: Arc<dyn Executor>,
+    /// Bytes of an execution's snapshots that may wait for the storage before captures that can wait are put off; by default
+    /// [`CONGESTED_BYTES_DEFAULT`].
+    pub congested_bytes: usize,
 }
+
+/// Bytes of snapshots that may wait, by default.
+pub const CONGESTED_BYTES_DEFAULT: usize = 128 << 20;

@@ -12,7 +12,10 @@ use weir_model::{Digest, limits};
 use weir_protocol::Report;
 use weir_protocol::panics::{bug, caught};
 use weir_sandbox::Sandbox;
-use weir_worker::{BuiltinConnectors, ComponentSource, Reports, Storages, UrlStorages, Worker, WorkerOptions};
+use weir_worker::executor::Threads;
+use weir_worker::{
+    BuiltinConnectors, CONGESTED_BYTES_DEFAULT, ComponentSource, Reports, Storages, UrlStorages, Worker, WorkerOptions,
+};
 
 use crate::Native;
 
@@ -84,6 +87,8 @@ impl Process {
             native: self.native,
             network: None,
             reports: Arc::new(ToMaster(told.clone())),
+            executor: Arc::new(Threads::default()),
+            congested_bytes: CONGESTED_BYTES_DEFAULT,
         };
         let worker = worker.get_or_init(|| Worker::new(options)).clone();
         let heartbeat = Heartbeat::start(worker.clone(), told.clone())?;
@@ -119,7 +124,11 @@ impl Heartbeat {
         let beat = move || {
             while !ended.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(limits::HEARTBEAT_INTERVAL_MS));
-                let progress = match caught(|| worker.progress()) {
+                let beat = || {
+                    worker.tick();
+                    worker.progress()
+                };
+                let progress = match caught(beat) {
                     Ok(progress) => progress,
                     Err(panic) => {
                         tracing::error!("{}", bug("what reads the job's counts", &panic));

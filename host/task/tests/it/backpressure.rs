@@ -136,7 +136,7 @@ impl Job {
             head,
             nodes,
             routers,
-            signal,
+            wake: signal,
             outlet: Box::new(self.log.clone()),
             stats: Arc::default(),
             clock: Arc::new(self.time.clone()),

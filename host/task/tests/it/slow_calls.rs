@@ -54,7 +54,7 @@ fn attempt(rows: usize, cost: fn(i64) -> Duration, deadline: Duration, known: &A
         head,
         nodes: vec![node],
         routers: Vec::new(),
-        signal,
+        wake: signal.clone(),
         outlet: Box::new(log.clone()),
         stats: Arc::default(),
         clock: Arc::new(time),

@@ -202,6 +202,10 @@ impl InstanceFactory for Operators {
         *made += 1;
         Ok(Box::new(OneInstance { number: *made - 1, seen: 0, of: self.clone() }))
     }
+
+    fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError> {
+        self.instantiate()
+    }
 }
 
 struct OneInstance {
@@ -439,6 +443,17 @@ impl Place {
     }
 }
 
+/// Runs a task until it is over, as a thread of its own does.
+pub(crate) fn run(mut task: Task, signal: &Signal) {
+    loop {
+        match task.turn() {
+            Turn::Go => {}
+            Turn::Wait(timeout) => signal.wait(timeout),
+            Turn::Over => return,
+        }
+    }
+}
+
 /// A task that runs. Cancelled when dropped.
 pub(crate) struct Running {
     pub(crate) handle: TaskHandle,
@@ -462,13 +477,13 @@ impl Running {
             head,
             nodes,
             routers,
-            signal,
+            wake: signal.clone(),
             outlet: Box::new(log.clone()),
             stats: Arc::default(),
             clock: Arc::new(SystemClock::default()),
         };
         let (task, handle) = spec.build().unwrap();
-        Running { handle, thread: Some(std::thread::spawn(move || task.run())) }
+        Running { handle, thread: Some(std::thread::spawn(move || run(task, &signal))) }
     }
 
     pub(crate) fn trigger(&self, checkpoint: u64) {

@@ -25,8 +25,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+use weir_model::limits::HEARTBEAT_INTERVAL_MS;
 use weir_sandbox::Sandbox;
 use weir_task::InstanceFactory;
 use weir_transport::{Endpoint, Identity, Role, Settings, TransportError};
@@ -35,7 +39,8 @@ use self::allegiance::Allegiance;
 use self::components::FetchedComponents;
 use self::connect::Connector;
 use self::outbox::Outbox;
-use crate::{Connectors, QuicNetwork, Storages, Worker, WorkerOptions};
+use crate::executor::Threads;
+use crate::{CONGESTED_BYTES_DEFAULT, Connectors, QuicNetwork, Storages, Worker, WorkerOptions};
 
 /// Threads of the network.
 const NETWORK_THREADS: usize = 2;
@@ -129,6 +134,8 @@ pub fn run(options: AgentOptions, shutdown: &Shutdown) -> Result<(), AgentError>
         native: options.native,
         network: Some(network.clone()),
         reports: outbox.clone(),
+        executor: Arc::new(Threads::default()),
+        congested_bytes: CONGESTED_BYTES_DEFAULT,
     });
     let local_addr = endpoint.local_addr()?;
     tracing::info!(%local_addr, slots = options.slots, worker = %identity.node(), "worker started");
@@ -147,6 +154,7 @@ pub fn run(options: AgentOptions, shutdown: &Shutdown) -> Result<(), AgentError>
     runtime.block_on(async {
         tokio::select! {
             () = connector.run() => {}
+            () = tick(&worker) => {}
             () = accept(&endpoint, &network) => {}
             () = shutdown.requested() => {}
         }
@@ -159,6 +167,19 @@ pub fn run(options: AgentOptions, shutdown: &Shutdown) -> Result<(), AgentError>
     }
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
     Ok(())
+}
+
+/// Lets time pass for the worker. Never returns; cancelling it between two ticks loses nothing.
+async fn tick(worker: &Worker) {
+    let mut beat = interval(Duration::from_millis(HEARTBEAT_INTERVAL_MS));
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        let worker = worker.clone();
+        if let Err(error) = spawn_blocking(move || worker.tick()).await {
+            tracing::error!(%error, "the worker's clock panicked; this is a bug in weir");
+        }
+    }
 }
 
 /// Hands the connections of other workers to the data plane.

@@ -7,13 +7,14 @@ use weir_channel::Limits;
 use weir_model::{KeyGroupRange, TaskId};
 use weir_plan::{ChannelSpec, Destination, Exchange, Job, Port, Topology};
 use weir_protocol::Placement;
-use weir_task::{Gate, GateChannel, Router, Sender, Signal, Target};
+use weir_task::{Gate, GateChannel, Router, Sender, Target, Wake};
 
+use crate::executor::Seat;
 use crate::network::{Inbound, Outbound, RoomWake};
 
 /// The channels of one task.
 pub(super) struct Ports {
-    pub(super) signal: Arc<Signal>,
+    pub(super) wake: Arc<dyn Wake>,
     pub(super) gate: Gate,
     /// What each channel of the gate brings.
     pub(super) sources: Vec<GateChannel>,
@@ -28,13 +29,18 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// Makes the channels of the tasks that a worker runs.
-    pub(super) fn new(job: &Job, topology: &Topology, placement: &Placement, worker: &str) -> Channels {
+    /// Makes the channels of the tasks that a worker runs, which have these seats.
+    pub(super) fn new(
+        job: &Job,
+        topology: &Topology,
+        placement: &Placement,
+        seats: &BTreeMap<TaskId, Box<dyn Seat>>,
+    ) -> Channels {
         let mut channels = Channels { ports: BTreeMap::new(), inbound: Vec::new(), outbound: Vec::new() };
-        for task in placement.tasks_of(worker) {
-            let signal = Arc::new(Signal::default());
-            let gate = Gate::new(signal.clone());
-            let ports = Ports { signal, gate, sources: Vec::new(), routers: Vec::new() };
+        for (&task, seat) in seats {
+            let wake = seat.wake();
+            let gate = Gate::new(wake.clone());
+            let ports = Ports { wake, gate, sources: Vec::new(), routers: Vec::new() };
             channels.ports.insert(task, ports);
         }
         // Channels are ordered by edge and sending task, so those of one router follow each other.
@@ -57,12 +63,12 @@ impl Channels {
     /// Makes what of a channel is here. Gives the sender if the sending task is.
     fn connect(&mut self, number: usize, job: &Job, topology: &Topology, placement: &Placement) -> Option<Sender> {
         let channel = topology.channels()[number];
-        let from = self.ports.get(&channel.from).map(|ports| ports.signal.clone());
+        let from = self.ports.get(&channel.from).map(|ports| ports.wake.clone());
         if let Some(to) = self.ports.get_mut(&channel.to) {
             let gate_channel = to.sources.len();
             to.sources.push(source(job, topology, channel));
-            if let Some(signal) = from {
-                return Some(to.gate.connect(signal, Limits::default()));
+            if let Some(wake) = from {
+                return Some(to.gate.connect(wake, Limits::default()));
             }
             let room = Arc::new(RoomWake::default());
             let sender = to.gate.connect(room.clone(), Limits::default());
@@ -71,10 +77,10 @@ impl Channels {
             self.inbound.push(Inbound { channel: number as u32, from, sender, announcer, gate_channel, room });
             return None;
         }
-        let signal = from?;
+        let wake = from?;
         let ready = Arc::new(RoomWake::default());
         let mut gate = Gate::new(ready.clone());
-        let sender = gate.connect(signal, Limits::default());
+        let sender = gate.connect(wake, Limits::default());
         let to = placement.worker_of(channel.to).clone();
         self.outbound.push(Outbound { channel: number as u32, to, gate, ready });
         Some(sender)

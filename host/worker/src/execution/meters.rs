@@ -22,6 +22,7 @@ pub(super) struct TaskMeter {
 }
 
 /// The counts of an execution.
+#[derive(Clone)]
 pub(super) struct Meters {
     pub(super) tasks: Vec<TaskMeter>,
     pub(super) metrics: Arc<Metrics>,

@@ -1,22 +1,31 @@
-//! One execution of a job on this worker: a thread that carries out what the coordinator says, step by step.
+//! One execution of a job on this worker.
 //!
-//! `voice.rs` is the way back to the coordinator, and remembers what was said. `prepare.rs` reads the job and takes its components
-//! in; `look.rs` asks sources for more after the end; `restore.rs` reads the state of a checkpoint; `deploy.rs` builds tasks; `channels.rs` makes gates and routers; `persisters.rs`
-//! has the threads that make snapshots durable; `tasks.rs` starts and ends threads.
+//! `life.rs` is the machine: which command leads to which step, and when the execution is over. `runner.rs` carries out what it says, with
+//! the worker's executor. `steps.rs` has the steps, and each is in a file of its own: `prepare.rs` reads the job and takes its components in; `look.rs`
+//! asks sources for more after the end; `open.rs` makes templates; `restore.rs` reads the state of a checkpoint; `sinks.rs` has output
+//! taken back and committed; `build.rs` builds tasks, with the gates and routers of `channels.rs`. While tasks run, `lanes.rs` has those who
+//! work for them; `voice.rs` is the way back to the coordinator, and remembers what was said; `failure.rs` alone says what can be done about an
+//! error.
+//!
+//! runner -> life -> steps -> build -> restore, sinks, open, look -> prepare -> failure.
 
+mod build;
 mod channels;
-mod deploy;
+mod failure;
 mod host;
+mod lanes;
+mod life;
 mod look;
 mod meters;
-mod persisters;
+mod open;
 mod prepare;
 mod restore;
 mod runner;
-mod tasks;
+mod sinks;
+mod steps;
 mod voice;
 
+pub(crate) use failure::{Panic, Trouble};
 pub(crate) use prepare::tasks_here;
 pub use prepare::{ConnectorLine, check_connectors, describe_connectors};
 pub(crate) use runner::Runner;
-pub(crate) use voice::transient;

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use weir_connectors::{EventTime, NoTimeRule, SettingError, SinkFactory, SourceFactory, event_time_settings};
-use weir_model::{Attempt, TaskId};
-use weir_plan::{Diagnostics, Job, Topology, VertexKind};
-use weir_protocol::{Failure, FailureKind, JobSpec, Placement, Prepare};
-use weir_sandbox::Component;
-use weir_storage::{ErrorKind, JobStorage, Manifest, StorageError};
+use weir_model::{Attempt, InstanceId, TaskId};
+use weir_plan::{Diagnostics, Job, OperatorSpec, Topology, VertexKind};
+use weir_protocol::manifest::instances_of;
+use weir_protocol::{JobSpec, Placement, Prepare};
+use weir_sandbox::{Component, InstanceLimits};
+use weir_storage::{InstanceState, JobStorage, Manifest, OperatorState, SubtaskState};
 
-use super::runner::damaged;
-use super::voice::{permanent, transient};
+use super::failure::Trouble;
 use crate::{BuiltinConnectors, Connectors, WorkerOptions};
 
 /// An operator's component, taken in.
@@ -34,6 +34,49 @@ pub(super) struct PreparedJob {
     pub(super) event_times: BTreeMap<usize, (EventTime, NoTimeRule)>,
     pub(super) sinks: BTreeMap<usize, Box<dyn SinkFactory>>,
     pub(super) components: BTreeMap<usize, PreparedComponent>,
+}
+
+impl PreparedJob {
+    /// What the checkpoint holds of a vertex.
+    pub(super) fn state(&self, uid: &str) -> Option<&OperatorState> {
+        self.manifest.as_ref().and_then(|manifest| manifest.operators.get(uid))
+    }
+
+    /// What it holds of a subtask that is still the same one.
+    pub(super) fn subtask_state(&self, vertex: usize, subtask: u32) -> Option<&SubtaskState> {
+        let vertex = &self.job.vertices[vertex];
+        let state = self.state(&vertex.uid).filter(|state| state.parallelism == vertex.parallelism)?;
+        state.subtasks.get(subtask as usize)
+    }
+
+    /// The tasks that run here, with chain and subtask.
+    pub(super) fn subtasks(&self) -> impl Iterator<Item = (TaskId, usize, u32)> {
+        self.tasks.iter().map(|&task| {
+            let (chain, subtask) = self.topology.locate(task);
+            (task, chain, subtask)
+        })
+    }
+
+    /// Instances of the checkpoint that fall to a subtask, by the name they have from now on.
+    pub(super) fn instances_of(&self, vertex: usize, subtask: u32) -> Vec<(InstanceId, &InstanceState)> {
+        let operator = &self.job.vertices[vertex];
+        let state = self.state(&operator.uid).filter(|_| matches!(operator.kind, VertexKind::Operator(_)));
+        state.map_or_else(Vec::new, |state| instances_of(&self.job, vertex, state, subtask))
+    }
+
+    /// What the job file says of an operator with a component.
+    pub(super) fn operator(&self, vertex: usize) -> &OperatorSpec {
+        match &self.job.vertices[vertex].kind {
+            VertexKind::Operator(spec) => spec,
+            VertexKind::Source(_) | VertexKind::Sink(_) => unreachable!("only operators have components"),
+        }
+    }
+}
+
+/// The limits of an operator's instances.
+pub(super) fn limits(spec: &OperatorSpec) -> InstanceLimits {
+    let weir_plan::LimitsSpec { memory_bytes, memory_total_bytes, call } = spec.limits;
+    InstanceLimits { memory_bytes, memory_total_bytes, call_deadline: call }
 }
 
 /// A connector of a job: its uid and one line about it.
@@ -75,24 +118,23 @@ pub fn check_connectors(job: &Job, job_dir: &Path) -> Result<(), Diagnostics> {
 
 /// Reads a job, takes its components in and looks for its checkpoints. Nothing is started, and nothing outside the compile
 /// cache is written.
-pub(super) fn prepare(options: &WorkerOptions, message: Prepare) -> Result<PreparedJob, Failure> {
+pub(super) fn prepare(options: &WorkerOptions, message: Prepare) -> Result<PreparedJob, Trouble> {
     let JobSpec { job_dir, .. } = &message.spec;
-    let wrong = |problems: Diagnostics| Failure { kind: FailureKind::JobFile, uid: None, reason: problems.to_string() };
-    let job = message.spec.load().map_err(wrong)?.with_edges_apart(&message.edges_apart);
+    let job = message.spec.load()?.with_edges_apart(&message.edges_apart);
     let topology = Topology::new(&job);
-    let Connected { sources, event_times, sinks } = connectors(&job, Path::new(job_dir), &*options.connectors).map_err(wrong)?;
+    let Connected { sources, event_times, sinks } = connectors(&job, Path::new(job_dir), &*options.connectors)?;
     let tasks = tasks_here(&topology, &message.placement, &options.name)?;
     let components = components(options, &message.spec, &job, &topology, &tasks)?;
-    let storage = options.storages.open(&message.storage, &job.name).map_err(|error| unusable(&error))?;
+    let storage = options.storages.open(&message.storage, &job.name)?;
     let manifest = read_manifest(options, &message, &storage)?;
     Ok(PreparedJob { message, job, topology, tasks, storage, manifest, sources, event_times, sinks, components })
 }
 
 /// The tasks that a placement has on a worker. What cannot be placed so is refused: the coordinator's job is another one then.
-pub(crate) fn tasks_here(topology: &Topology, placement: &Placement, worker: &str) -> Result<Vec<TaskId>, Failure> {
+pub(crate) fn tasks_here(topology: &Topology, placement: &Placement, worker: &str) -> Result<Vec<TaskId>, Trouble> {
     let (placed, tasks) = (placement.tasks.len(), topology.tasks());
     if placed != tasks {
-        return Err(permanent(format!(
+        return Err(Trouble::permanent(format!(
             "the coordinator has placed {placed} tasks of a job that has {tasks}; this is a bug in weir"
         )));
     }
@@ -101,26 +143,17 @@ pub(crate) fn tasks_here(topology: &Topology, placement: &Placement, worker: &st
 
 /// The checkpoint to go on from. A worker that does not see the storage that the coordinator sees must not be taken for one
 /// that sees damage.
-fn read_manifest(options: &WorkerOptions, message: &Prepare, storage: &JobStorage) -> Result<Option<Manifest>, Failure> {
+fn read_manifest(options: &WorkerOptions, message: &Prepare, storage: &JobStorage) -> Result<Option<Manifest>, Trouble> {
     let attempt = message.execution.attempt;
-    if attempt > Attempt(0) && !storage.has_attempt(attempt).map_err(|error| unusable(&error))? {
+    if attempt > Attempt(0) && !storage.has_attempt(attempt)? {
         // Somebody may mount it; the job waits for that.
-        return Err(transient(format!(
+        return Err(Trouble::transient(format!(
             "worker {} does not see in {} what the coordinator has written there: the place of checkpoints must be one that all machines \
              share, such as a network folder mounted at the same path everywhere",
             options.name, message.storage
         )));
     }
-    message.restore.map(|checkpoint| storage.manifest(checkpoint).map_err(|error| unusable(&error))).transpose()
-}
-
-/// What can be done about an error of the storage.
-pub(super) fn unusable(error: &StorageError) -> Failure {
-    match error.kind() {
-        ErrorKind::Damaged => damaged(error.to_string()),
-        ErrorKind::Retry | ErrorKind::Fenced | ErrorKind::Bug => transient(error.to_string()),
-        ErrorKind::Configuration => permanent(error.to_string()),
-    }
+    Ok(message.restore.map(|checkpoint| storage.manifest(checkpoint)).transpose()?)
 }
 
 #[derive(Default)]
@@ -179,7 +212,7 @@ fn components(
     job: &Job,
     topology: &Topology,
     tasks: &[TaskId],
-) -> Result<BTreeMap<usize, PreparedComponent>, Failure> {
+) -> Result<BTreeMap<usize, PreparedComponent>, Trouble> {
     let here: std::collections::BTreeSet<usize> = tasks.iter().map(|task| topology.locate(*task).0).collect();
     let vertices = here.iter().flat_map(|chain| &topology.chains()[*chain].vertices);
     let mut taken: BTreeMap<String, Component> = BTreeMap::new();
@@ -192,17 +225,20 @@ fn components(
         }
         let reference = operator.component.to_string();
         let Some(pin) = spec.components.get(&reference) else {
-            return Err(permanent(format!("the job was submitted without the component {reference} of operator {}", vertex.uid)));
+            return Err(Trouble::permanent(format!(
+                "the job was submitted without the component {reference} of operator {}",
+                vertex.uid
+            )));
         };
         let component = match taken.get(&reference) {
             Some(component) => component.clone(),
             None => {
-                let missing = |reason| transient(format!("{} of operator {} is missing: {reason}", pin.name, vertex.uid));
+                let missing =
+                    |reason| Trouble::transient(format!("{} of operator {} is missing: {reason}", pin.name, vertex.uid));
                 let bytes = options.components.fetch(pin.digest).map_err(missing)?;
                 let refused = |error| {
                     let message = format!("component {}: {error}", pin.name);
-                    let problems = job.diagnostic(&vertex.uid, "component", &message, None);
-                    Failure { kind: FailureKind::JobFile, uid: Some(vertex.uid.clone()), reason: problems.to_string() }
+                    Trouble::component(&vertex.uid, &job.diagnostic(&vertex.uid, "component", &message, None))
                 };
                 options.sandbox.take_in(&bytes).map_err(refused)?
             }

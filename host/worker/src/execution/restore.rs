@@ -1,33 +1,34 @@
 //! Reading the state of a checkpoint into memory: templates, instances, rows that were in flight.
+//!
+//! Whatever of the checkpoint is damaged shows here, before anything is committed that an older checkpoint would write again.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use rayon::ThreadPoolBuilder;
-use rayon::prelude::*;
+use parking_lot::Mutex;
 use weir_channel::{Frame, wire};
 use weir_model::{InstanceId, KeyGroupRange, TaskId};
 use weir_plan::{Exchange, VertexKind};
-use weir_protocol::Failure;
 use weir_protocol::manifest::edge_of;
-use weir_protocol::panics::{bug, caught};
-use weir_sandbox::Template;
+use weir_protocol::panics::caught;
 use weir_storage::{InFlightState, InstanceState, Segment};
-use weir_task::in_flight::{self, Place};
-use weir_task::{RestoredInFlight, RestoredInstance};
+use weir_task::in_flight::{self, Place, Share};
+use weir_task::{InstanceFactory, RestoredInFlight, RestoredInstance};
 
-use super::deploy::{Deployer, limits, sandbox_failure};
+use super::failure::{OfOperator, Panic, Trouble};
 use super::host::Metrics;
-use super::prepare::unusable;
-use super::runner::damaged;
-use super::voice::transient;
+use super::open::operator_host;
+use super::prepare::{PreparedJob, limits};
+use crate::WorkerOptions;
 use crate::persist::Origin;
 
+/// Factories of instances, by vertex.
+type Factories = BTreeMap<usize, Arc<dyn InstanceFactory>>;
+
 /// What of a checkpoint is in memory and whole.
-pub(super) struct Restored {
-    /// By vertex.
-    pub(super) templates: BTreeMap<usize, Template>,
+pub(super) struct LoadedState {
+    pub(super) factories: Factories,
     pub(super) metrics: Arc<Metrics>,
     /// By vertex and subtask.
     pub(super) instances: BTreeMap<(usize, u32), Vec<RestoredInstance>>,
@@ -42,114 +43,118 @@ struct Wanted<'a> {
     state: &'a InstanceState,
 }
 
-impl Deployer<'_> {
-    /// Reads templates, images and what was in flight. Whatever of the checkpoint is damaged shows here, before anything is
-    /// committed that an older checkpoint would write again.
-    pub(super) fn restore(&self, stored: Vec<(String, Segment)>) -> Result<Restored, Failure> {
-        let metrics = Arc::default();
-        let templates = self.templates(&stored.into_iter().collect(), &metrics)?;
-        let mut wanted = Vec::new();
-        let mut in_flight = BTreeMap::new();
-        for (task, chain, subtask) in self.subtasks() {
-            let vertices = &self.job.topology.chains()[chain].vertices;
-            for &vertex in vertices {
-                let instances = self.instances_of(vertex, subtask).into_iter();
-                wanted.extend(instances.map(|(id, state)| Wanted { vertex, subtask, id, state }));
-            }
-            in_flight.insert(task, self.in_flight(vertices[0], subtask)?);
+/// Reads templates, images and what was in flight.
+pub(super) fn restore(
+    job: &PreparedJob,
+    options: &WorkerOptions,
+    stored: Vec<(String, Segment)>,
+) -> Result<LoadedState, Trouble> {
+    let metrics = Arc::default();
+    let factories = factories(job, options, &stored.into_iter().collect(), &metrics)?;
+    let mut wanted = Vec::new();
+    let mut in_flight = BTreeMap::new();
+    for (task, chain, subtask) in job.subtasks() {
+        let vertices = &job.topology.chains()[chain].vertices;
+        for &vertex in vertices {
+            let instances = job.instances_of(vertex, subtask).into_iter();
+            wanted.extend(instances.map(|(id, state)| Wanted { vertex, subtask, id, state }));
         }
-        let made = self.instances(&wanted, &templates)?;
-        let mut instances: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (one, made) in wanted.iter().zip(made) {
-            instances.entry((one.vertex, one.subtask)).or_default().push(made);
-        }
-        Ok(Restored { templates, metrics, instances, in_flight })
+        in_flight.insert(task, on_the_way(job, vertices[0], subtask)?);
     }
-
-    fn templates(
-        &self,
-        stored: &BTreeMap<String, Segment>,
-        metrics: &Arc<Metrics>,
-    ) -> Result<BTreeMap<usize, Template>, Failure> {
-        let mut templates = BTreeMap::new();
-        for (&vertex, prepared) in &self.job.components {
-            let uid = &self.job.job.vertices[vertex].uid;
-            let VertexKind::Operator(spec) = &self.job.job.vertices[vertex].kind else {
-                unreachable!("only operators have components")
-            };
-            let Some(segment) = stored.get(uid) else {
-                return Err(transient(format!("operator {uid} is to be restored without a template")));
-            };
-            let image = self.read(segment)?;
-            // A template remembers the host that it was made for, and with it the counts of an execution.
-            let template = prepared.component.restore_template(&image, &limits(spec), self.host(uid, metrics));
-            templates.insert(vertex, template.map_err(|error| sandbox_failure(uid, &error))?);
-        }
-        Ok(templates)
+    let made = instances(job, options, &wanted, &factories)?;
+    let mut instances: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (one, made) in wanted.iter().zip(made) {
+        instances.entry((one.vertex, one.subtask)).or_default().push(made);
     }
+    Ok(LoadedState { factories, metrics, instances, in_flight })
+}
 
-    fn read(&self, segment: &Segment) -> Result<impl Deref<Target = [u8]> + use<>, Failure> {
-        self.job.storage.read(segment).map_err(|error| unusable(&error))
+fn factories(
+    job: &PreparedJob,
+    options: &WorkerOptions,
+    stored: &BTreeMap<String, Segment>,
+    metrics: &Metrics,
+) -> Result<Factories, Trouble> {
+    let mut factories = Factories::new();
+    for (vertex, described) in job.job.vertices.iter().enumerate() {
+        let native = options.native.get(&described.uid).filter(|_| matches!(described.kind, VertexKind::Operator(_)));
+        factories.extend(native.map(|native| (vertex, native.clone())));
     }
-
-    /// Makes instances, on all cores: decompressing and writing pages is most of a restart with large state.
-    fn instances(&self, wanted: &[Wanted<'_>], templates: &BTreeMap<usize, Template>) -> Result<Vec<RestoredInstance>, Failure> {
-        if wanted.is_empty() {
-            return Ok(Vec::new());
-        }
-        // Not in the pool that compiles components: reads of a storage that hangs must hold up this job alone.
-        let threads = ThreadPoolBuilder::new().thread_name(|_| "restore".to_owned()).build();
-        let threads = threads.map_err(|error| transient(error.to_string()))?;
-        // Caught where it happens: the place of a panic is known to its own thread only.
-        let instance = |one: &Wanted<'_>| {
-            let made = caught(|| self.instance(one, &templates[&one.vertex]));
-            made.unwrap_or_else(|panic| Err(transient(bug("the restore of an instance", &panic))))
+    for (&vertex, prepared) in &job.components {
+        let uid = &job.job.vertices[vertex].uid;
+        let Some(segment) = stored.get(uid) else {
+            return Err(Trouble::transient(format!("operator {uid} is to be restored without a template")));
         };
-        threads.install(|| wanted.par_iter().map(instance).collect())
+        let image = job.storage.read(segment)?;
+        // A template remembers the host that it was made for, and with it the counts of an execution.
+        let host = operator_host(job, uid, metrics);
+        let template = prepared.component.restore_template(&image, &limits(job.operator(vertex)), host);
+        factories.insert(vertex, Arc::new(template.map_err(|error| OfOperator(uid, error))?));
     }
+    Ok(factories)
+}
 
-    fn instance(&self, wanted: &Wanted<'_>, template: &Template) -> Result<RestoredInstance, Failure> {
-        let Wanted { vertex, id, state, .. } = *wanted;
-        let images = state.chain.iter().map(|segment| self.read(segment)).collect::<Result<Vec<_>, Failure>>()?;
-        let images: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
-        // One without images is as its template: it was never called, or keeps no state.
-        let instance = if images.is_empty() { template.instantiate() } else { template.restore(&images) };
-        let instance = instance.map_err(|error| sandbox_failure(&self.job.job.vertices[vertex].uid, &error))?;
-        Ok(RestoredInstance { id, instance: Box::new(instance), watermark: state.watermark, finished: state.finished })
-    }
+/// Makes instances, on all cores: decompressing and writing pages is most of a restart with large state.
+fn instances(
+    job: &PreparedJob,
+    options: &WorkerOptions,
+    wanted: &[Wanted<'_>],
+    factories: &Factories,
+) -> Result<Vec<RestoredInstance>, Trouble> {
+    let made: Vec<Mutex<Option<Result<RestoredInstance, Trouble>>>> = wanted.iter().map(|_| Mutex::new(None)).collect();
+    // Caught where it happens: the place of a panic is known to its own thread only.
+    let make = |number: usize| {
+        let one = caught(|| instance(job, &wanted[number], &*factories[&wanted[number].vertex]));
+        *made[number].lock() = Some(one.unwrap_or_else(|panic| Err(Panic("the restore of an instance", &panic).into())));
+    };
+    options.executor.each(wanted.len(), &make).map_err(Trouble::transient)?;
+    made.into_iter().map(|made| made.into_inner().expect("each number was called")).collect()
+}
 
-    /// What was in flight to the head of a chain and falls to a subtask, with where it came from.
-    fn in_flight(&self, vertex: usize, subtask: u32) -> Result<Vec<(Origin, RestoredInFlight)>, Failure> {
-        let job = &self.job.job;
-        let described = &job.vertices[vertex];
-        let Some(state) = self.state(&described.uid) else { return Ok(Vec::new()) };
-        let place = |subtask, parallelism| Place { subtask, parallelism, key_groups: job.key_groups };
-        let now = place(subtask, described.parallelism);
-        let mut found = Vec::new();
-        for (old, then) in state.subtasks.iter().enumerate() {
-            let then_place = place(old as u32, state.parallelism);
-            for in_flight in &then.in_flight {
-                // An edge that the job no longer has, or that divides rows by another rule: its rows were given up with --allow-dropped-state.
-                let Some(edge) = edge_of(job, vertex, in_flight) else { continue };
-                let groups = in_flight.groups.map(|(start, end)| KeyGroupRange { start, end });
-                let share = in_flight::share(edge.exchange, job.is_keyed(vertex), groups, then_place, now);
-                if share == in_flight::Share::None {
-                    continue;
-                }
-                let taken = in_flight::take(share, edge.exchange, then_place, in_flight.input, self.frames(in_flight)?);
-                let taken = taken.map_err(|error| damaged(format!("rows in flight in {}: {error}", in_flight.frames.file)))?;
-                if let Some(restored) = taken {
-                    found.push((origin_of(in_flight, edge.exchange), restored));
-                }
+fn instance(job: &PreparedJob, wanted: &Wanted<'_>, factory: &dyn InstanceFactory) -> Result<RestoredInstance, Trouble> {
+    let Wanted { vertex, id, state, .. } = *wanted;
+    let images = state.chain.iter().map(|segment| job.storage.read(segment)).collect::<Result<Vec<_>, _>>()?;
+    let images: Vec<&[u8]> = images.iter().map(Deref::deref).collect();
+    // One without images is as its template: it was never called, or keeps no state.
+    let instance = if images.is_empty() { factory.instantiate() } else { factory.restore(&images) };
+    let instance = instance.map_err(|error| OfOperator(&job.job.vertices[vertex].uid, error))?;
+    Ok(RestoredInstance { id, instance, watermark: state.watermark, finished: state.finished })
+}
+
+/// What was in flight to the head of a chain and falls to a subtask, with where it came from.
+fn on_the_way(job: &PreparedJob, vertex: usize, subtask: u32) -> Result<Vec<(Origin, RestoredInFlight)>, Trouble> {
+    let described = &job.job.vertices[vertex];
+    let Some(state) = job.state(&described.uid) else { return Ok(Vec::new()) };
+    let place = |subtask, parallelism| Place { subtask, parallelism, key_groups: job.job.key_groups };
+    let now = place(subtask, described.parallelism);
+    let mut found = Vec::new();
+    for (old, then) in state.subtasks.iter().enumerate() {
+        let then_place = place(old as u32, state.parallelism);
+        for in_flight in &then.in_flight {
+            // An edge that the job no longer has, or that divides rows by another rule: its rows were given up with --allow-dropped-state.
+            let Some(edge) = edge_of(&job.job, vertex, in_flight) else { continue };
+            let groups = in_flight.groups.map(|(start, end)| KeyGroupRange { start, end });
+            let share = in_flight::share(edge.exchange, job.job.is_keyed(vertex), groups, then_place, now);
+            if share == Share::None {
+                continue;
+            }
+            let taken = in_flight::take(share, edge.exchange, then_place, in_flight.input, frames(job, in_flight)?);
+            let taken = taken.map_err(|error| unreadable(in_flight, &error))?;
+            if let Some(restored) = taken {
+                found.push((origin_of(in_flight, edge.exchange), restored));
             }
         }
-        Ok(found)
     }
+    Ok(found)
+}
 
-    fn frames(&self, in_flight: &InFlightState) -> Result<Vec<Frame>, Failure> {
-        let bytes = self.read(&in_flight.frames)?;
-        wire::decode_all(&bytes).map_err(|error| damaged(format!("rows in flight in {}: {error}", in_flight.frames.file)))
-    }
+fn frames(job: &PreparedJob, in_flight: &InFlightState) -> Result<Vec<Frame>, Trouble> {
+    let bytes = job.storage.read(&in_flight.frames)?;
+    wire::decode_all(&bytes).map_err(|error| unreadable(in_flight, &error))
+}
+
+fn unreadable(in_flight: &InFlightState, error: &dyn std::fmt::Display) -> Trouble {
+    Trouble::damaged(format!("rows in flight in {}: {error}", in_flight.frames.file))
 }
 
 fn origin_of(in_flight: &InFlightState, exchange: Exchange) -> Origin {

@@ -1,65 +1,76 @@
-//! The thread of an execution: hears commands in order, and answers each step once it is done.
+//! An execution as its worker sees it: the machine of its life, and what carries out what that says.
+//!
+//! Any thread may come with an input; each is taken in, and what follows from it begun, under one lock, so that words leave in the order
+//! of what they say. Nothing that is begun here takes long: steps and actors are the executor's.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use weir_model::{Barrier, BarrierKind, CheckpointId};
-use weir_protocol::panics::{bug, caught};
-use weir_protocol::{Command, Failure, FailureKind, Prepare, Report, Running, WorkerProgress};
-use weir_task::Control;
+use parking_lot::{Condvar, Mutex};
+use weir_protocol::panics::caught;
+use weir_protocol::{Command, Execution, Prepare, Report, Running, WorkerProgress};
+use weir_task::{TaskError, Turn};
 
-use super::deploy::{Built, Deployer};
+use super::failure::{Panic, Trouble};
+use super::lanes::SeatedLane;
+use super::life::{Input, Life, Output};
 use super::meters::Meters;
-use super::persisters::Persisters;
-use super::prepare::{PreparedJob, prepare};
-use super::restore::Restored;
-use super::tasks::Tasks;
-use super::voice::{Voice, transient};
+use super::steps::{Step, StepResult};
+use super::voice::{Voice, on_lost};
+use crate::executor::{Actor, Place, PlaceRole};
 use crate::worker::Shared;
 
-/// An execution, as the worker sees it.
+/// One execution on this worker.
 pub(crate) struct Runner {
-    commands: Sender<Command>,
+    shared: Arc<Shared>,
     voice: Arc<Voice>,
-    meters: Arc<Mutex<Option<Meters>>>,
-    ended: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    life: Mutex<Life>,
+    meters: Mutex<Option<Meters>>,
+    is_over: Mutex<bool>,
+    over: Condvar,
 }
 
 impl Runner {
-    /// Starts the thread.
-    pub(crate) fn start(shared: Arc<Shared>, prepare: &Prepare) -> Result<Runner, Failure> {
+    /// An execution that has not begun.
+    pub(crate) fn new(shared: Arc<Shared>, prepare: &Prepare) -> Arc<Runner> {
         let tasks = prepare.placement.tasks_of(&shared.options.name);
         let voice = Arc::new(Voice::new(prepare.execution.clone(), tasks, shared.options.reports.clone()));
-        let meters = Arc::new(Mutex::new(None));
-        let ended = Arc::new(AtomicBool::new(false));
-        #[allow(clippy::disallowed_methods, reason = "a coordinator says a few words per checkpoint and must never wait")]
-        let (commands, inbox) = channel();
-        let life = Life { shared, voice: voice.clone(), meters: meters.clone(), ended: ended.clone(), state: State::New };
-        let name = format!("{}-{}", prepare.execution.job, prepare.execution.attempt);
-        let thread = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || life.run(&inbox))
-            .map_err(|error| transient(format!("cannot start a thread for the job: {error}")))?;
-        Ok(Runner { commands, voice, meters, ended, thread })
+        let life = Mutex::new(Life::new(prepare.execution.clone()));
+        Arc::new(Runner { shared, voice, life, meters: Mutex::default(), is_over: Mutex::new(false), over: Condvar::new() })
     }
 
-    pub(crate) fn tell(&self, command: Command) {
-        // Noted here and not where it is carried out: a registration in between must not say less than is on its way to tasks.
+    /// Takes a command. Returns at once.
+    pub(crate) fn tell(self: &Arc<Self>, command: Command) {
+        // Noted first: a registration in between must not say less than is on its way to tasks.
         match &command {
             Command::Cancel { .. } => self.voice.told_to_end(),
             Command::Trigger { checkpoint, .. } | Command::Abort { checkpoint, .. } => self.voice.told_of(*checkpoint),
             _ => {}
         }
-        // A thread that has ended has said so.
-        let _ = self.commands.send(command);
+        self.hear(Input::Command(command));
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+    /// Time has passed.
+    pub(crate) fn tick(self: &Arc<Self>) {
+        self.hear(Input::Tick);
+    }
+
+    /// Whether no step and no actor of it is left.
+    pub(crate) fn is_over(&self) -> bool {
+        *self.is_over.lock()
+    }
+
+    /// How long ago it was told to end; none where it was not, or is over.
+    pub(crate) fn ends_for(&self) -> Option<Duration> {
+        let now = self.now();
+        self.life.lock().ends_since().map(|since| now.saturating_sub(since))
+    }
+
+    /// What it does or waits for, in one line for people.
+    pub(crate) fn what(&self) -> String {
+        let now = self.now();
+        self.life.lock().what(now)
     }
 
     pub(crate) fn running(&self) -> Running {
@@ -71,192 +82,138 @@ impl Runner {
         self.meters.lock().as_ref().map(|meters| meters.read(&self.voice))
     }
 
-    pub(crate) fn join(self) {
-        drop(self.commands);
-        if self.thread.join().is_err() {
-            tracing::error!(execution = %self.voice.execution(), "the thread of an execution panicked; this is a bug in weir");
+    /// Waits until it is over, at most until `deadline`. Says whether it is.
+    pub(crate) fn wait(&self, deadline: Instant) -> bool {
+        let mut is_over = self.is_over.lock();
+        while !*is_over {
+            if self.over.wait_until(&mut is_over, deadline).timed_out() {
+                return *is_over;
+            }
+        }
+        true
+    }
+
+    fn now(&self) -> Duration {
+        self.shared.options.executor.clock().now()
+    }
+
+    fn hear(self: &Arc<Self>, input: Input) {
+        let now = self.now();
+        let mut life = self.life.lock();
+        let mut inputs = VecDeque::from([input]);
+        let mut outputs = Vec::new();
+        while let Some(input) = inputs.pop_front() {
+            life.handle(now, input, &mut outputs);
+            inputs.extend(outputs.drain(..).filter_map(|output| self.carry_out(output)));
         }
     }
-}
 
-/// How far an execution is.
-enum State {
-    New,
-    Prepared(Box<PreparedJob>),
-    Restored(Box<PreparedJob>, Box<Restored>),
-    Built(Box<Built>, Persisters),
-    Running(Tasks, Persisters),
-    /// A step has failed; only `Cancel` is of interest.
-    Failed,
-}
-
-struct Life {
-    shared: Arc<Shared>,
-    voice: Arc<Voice>,
-    meters: Arc<Mutex<Option<Meters>>>,
-    ended: Arc<AtomicBool>,
-    state: State,
-}
-
-impl Life {
-    /// Hears until it is told to end. Its coordinator waits for the answers, so no panic may keep one back.
-    fn run(mut self, inbox: &Receiver<Command>) {
-        let finish = loop {
-            match inbox.recv() {
-                Ok(Command::Cancel { finish, .. }) => break finish,
-                Ok(command) => self.carry_out(command),
-                Err(_) => break false,
-            }
-        };
-        self.end(finish);
+    /// The same from a thread of the executor, on which a panic would be lost.
+    fn hear_from_afar(self: &Arc<Self>, input: Input) {
+        if let Err(panic) = caught(|| self.hear(input)) {
+            self.voice.failed(Panic("the worker's part of the job", &panic));
+        }
     }
 
-    fn carry_out(&mut self, command: Command) {
-        let state = std::mem::replace(&mut self.state, State::Failed);
-        let stepped = caught(|| self.step(state, command));
-        self.state = match stepped.unwrap_or_else(|panic| Err(transient(bug("the worker's part of the job", &panic)))) {
-            Ok(state) => state,
-            Err(failure) => {
-                self.voice.failed(failure);
-                State::Failed
-            }
-        };
-    }
-
-    fn step(&mut self, state: State, command: Command) -> Result<State, Failure> {
-        match (state, command) {
-            (State::New, Command::Prepare(message)) => {
-                let prepared = prepare(&self.shared.options, *message)?;
-                self.voice.say(|execution| Report::Prepared { execution });
-                Ok(State::Prepared(Box::new(prepared)))
-            }
-            (State::Prepared(job), Command::Open { uids, store, .. }) => {
-                let templates = self.deployer(&job).open(&uids, store)?;
-                self.voice.say(|execution| Report::Opened { execution, templates });
-                Ok(State::Prepared(job))
-            }
-            (State::Prepared(job), Command::Restore { templates, .. }) => {
-                let restored = self.deployer(&job).restore(templates)?;
-                self.voice.say(|execution| Report::Restored { execution });
-                Ok(State::Restored(job, Box::new(restored)))
-            }
-            (State::Prepared(job), Command::Look { .. }) => {
-                let sources = self.deployer(&job).look()?;
-                self.voice.say(|execution| Report::Looked { execution, sources });
-                Ok(State::Prepared(job))
-            }
-            (State::Prepared(job), Command::Commit { .. }) => {
-                self.deployer(&job).sinks()?;
-                self.voice.say(|execution| Report::Built { execution });
-                Ok(State::Prepared(job))
-            }
-            (State::Restored(job, restored), Command::Build { .. }) => {
-                let deployer = self.deployer(&job);
-                let persister = deployer.persister(&restored)?;
-                let built = match deployer.build(*restored, &persister) {
-                    Ok(built) => built,
-                    Err(failure) => {
-                        persister.cancel();
-                        return Err(failure);
-                    }
-                };
-                *self.meters.lock() = Some(built.meters(self.shared.options.network.clone()));
-                self.voice.say(|execution| Report::Built { execution });
-                Ok(State::Built(Box::new(built), persister))
-            }
-            (State::Built(built, persister), Command::Start { .. }) => {
-                self.voice.started();
-                match Tasks::start(*built, &self.voice, self.shared.options.network.as_deref()) {
-                    Ok(tasks) => Ok(State::Running(tasks, persister)),
-                    Err(failure) => {
-                        persister.cancel();
-                        Err(failure)
-                    }
+    /// Begins what is to be done. Gives what follows from it at once.
+    fn carry_out(self: &Arc<Self>, output: Output) -> Option<Input> {
+        match output {
+            Output::Run(step) => return self.run(step),
+            Output::Start(seated) => return self.start(seated),
+            Output::Connect(outbound) if outbound.is_empty() => {}
+            Output::Connect(outbound) => {
+                if let Some(network) = &self.shared.options.network
+                    && let Err(reason) = network.connect(self.voice.execution(), outbound, on_lost(&self.voice))
+                {
+                    self.voice.failed(Trouble::transient(reason));
                 }
             }
-            (State::Running(tasks, persister), command) => {
-                self.tell_tasks(&tasks, &persister, command);
-                Ok(State::Running(tasks, persister))
+            Output::Measure(meters) => *self.meters.lock() = Some(meters),
+            Output::Started => self.voice.started(),
+            Output::Say(report) => self.shared.options.reports.report(report),
+            Output::Fail(trouble) => self.voice.failed(trouble),
+            Output::GiveUp(what) => {
+                let execution = self.voice.execution();
+                tracing::warn!(%execution, what, "an execution does not end; it is not waited for any longer");
             }
-            // A coordinator that did not know yet that a step had failed.
-            (State::Failed, _) => Ok(State::Failed),
-            (state, command) => {
-                // A checkpoint may be triggered only when all tasks run; nothing else is out of turn but by a bug.
-                tracing::error!(execution = %self.voice.execution(), ?command, "told something out of turn; this is a bug in weir");
-                Ok(state)
-            }
-        }
-    }
-
-    fn deployer<'a>(&'a self, job: &'a PreparedJob) -> Deployer<'a> {
-        Deployer { job, shared: &self.shared, voice: &self.voice }
-    }
-
-    fn tell_tasks(&self, tasks: &Tasks, persister: &Persisters, command: Command) {
-        let attempt = self.voice.execution().attempt;
-        match command {
-            Command::Trigger { checkpoint, stop, unaligned, .. } => {
-                let kind = if stop { BarrierKind::Stop } else { BarrierKind::Checkpoint };
-                let barrier = Barrier { attempt, checkpoint, kind, unaligned };
-                tasks.tell(|_| Control::Trigger(barrier));
-            }
-            Command::Unalign { checkpoint, .. } => tasks.tell(|_| Control::Unalign(checkpoint)),
-            Command::Abort { checkpoint, .. } => tasks.tell(|_| Control::Abort(checkpoint)),
-            Command::Completed { checkpoint, commits, .. } => {
-                // The persister learns it first, so that captures taken after a task has learnt it follow the right chain.
-                persister.completed(checkpoint);
-                let mut commits: std::collections::BTreeMap<_, _> = commits.into_iter().collect();
-                tasks.tell(|task| {
-                    let commit = commits.remove(&task).unwrap_or_default();
-                    let commit = commit.into_iter().map(|(uid, values)| (uid.into(), values)).collect();
-                    Control::Completed { checkpoint, commit }
-                });
-            }
-            command => {
-                tracing::error!(execution = %self.voice.execution(), ?command, "told something out of turn; this is a bug in weir");
+            Output::SayEnded => self.say_ended(),
+            Output::Over => {
+                *self.is_over.lock() = true;
+                self.over.notify_all();
             }
         }
+        None
     }
 
-    /// Ends all threads. A guest call that is running ends at its deadline at the latest.
-    fn end(mut self, finish: bool) {
-        let last = caught(|| self.end_threads(finish)).unwrap_or_else(|panic| {
-            self.voice.failed(transient(bug("the end of the job's threads", &panic)));
-            None
-        });
-        self.ended.store(true, Ordering::Release);
-        let progress = Box::new(last.unwrap_or_default());
+    fn run(self: &Arc<Self>, step: Step) -> Option<Input> {
+        let execution = self.voice.execution().clone();
+        let name = format!("{}-{}", execution.job, execution.attempt);
+        let place = Place { execution, role: PlaceRole::Step, name };
+        let is_discard = matches!(step, Step::Discard(_));
+        let runner = self.clone();
+        let body = move || {
+            let result = step.carry_out(&runner.shared, &runner.voice);
+            runner.hear_from_afar(Input::StepEnded(result));
+        };
+        let error = self.shared.options.executor.run(&place, Box::new(body)).err()?;
+        Some(Input::StepEnded(if is_discard {
+            Ok(StepResult::Discarded)
+        } else {
+            Err(Trouble::transient(format!("cannot start a thread for the job: {error}")))
+        }))
+    }
+
+    fn start(self: &Arc<Self>, SeatedLane { place, seat, actor }: SeatedLane) -> Option<Input> {
+        let role = place.role;
+        let watched = WatchedActor { actor: Some(actor), place: place.clone(), runner: self.clone() };
+        let error = seat.start(Box::new(watched)).err()?;
+        self.voice.failed(Trouble::permanent(format!(
+            "cannot start a thread for {}: {error}; lower the job's parallelism, or raise the system's limit on threads (ulimit -u)",
+            place.name
+        )));
+        Some(Input::ActorOver(role))
+    }
+
+    /// The last counts are read before the channels are closed: theirs go with them.
+    fn say_ended(&self) {
+        let progress = Box::new(self.progress().unwrap_or_default());
+        let execution: &Execution = self.voice.execution();
+        if let Some(network) = &self.shared.options.network {
+            network.close(execution);
+        }
         self.voice.say(|execution| Report::Ended { execution, progress });
     }
+}
 
-    /// Gives the last counts.
-    fn end_threads(&mut self, finish: bool) -> Option<WorkerProgress> {
-        match std::mem::replace(&mut self.state, State::Failed) {
-            State::Running(tasks, persister) => {
-                tasks.end();
-                if finish { persister.join() } else { persister.cancel() }
-            }
-            State::Built(built, persister) => {
-                drop(built);
-                persister.cancel();
-            }
-            State::New | State::Prepared(_) | State::Restored(..) | State::Failed => {}
+/// An actor whose end, also by a panic, its execution hears of.
+struct WatchedActor {
+    actor: Option<Box<dyn Actor>>,
+    place: Place,
+    runner: Arc<Runner>,
+}
+
+impl Actor for WatchedActor {
+    fn turn(&mut self) -> Turn {
+        let Some(actor) = &mut self.actor else { return Turn::Over };
+        match caught(|| actor.turn()) {
+            Ok(Turn::Over) => {}
+            Ok(turn) => return turn,
+            Err(panic) => self.runner.voice.failed(panicked(&self.place, panic)),
         }
-        // Before the channels are closed: their counts go with them.
-        let last = self.meters.lock().as_ref().map(|meters| meters.read(&self.voice));
-        if let Some(network) = &self.shared.options.network {
-            network.close(self.voice.execution());
+        // Before its end is told: what it holds is a part of it.
+        if let Err(panic) = caught(|| drop(self.actor.take())) {
+            self.runner.voice.failed(panicked(&self.place, panic));
         }
-        last
+        self.runner.hear_from_afar(Input::ActorOver(self.place.role));
+        Turn::Over
     }
 }
 
-/// An older checkpoint may do where this one is damaged.
-pub(super) fn damaged(reason: impl Into<String>) -> Failure {
-    Failure { kind: FailureKind::Damaged, uid: None, reason: reason.into() }
-}
-
-/// The first number of a checkpoint: what is stored before it carries the one below.
-pub(super) fn before(first: CheckpointId) -> CheckpointId {
-    CheckpointId(first.0.saturating_sub(1))
+fn panicked(place: &Place, message: String) -> Trouble {
+    match place.role {
+        PlaceRole::Task(_) => Trouble::from(&TaskError::Panicked { task: place.name.clone(), message }),
+        PlaceRole::Persist(_) => Panic("a thread that stores snapshots", &message).into(),
+        PlaceRole::Commit(_) => Panic("a thread that commits", &message).into(),
+        PlaceRole::Step => Panic("the worker's part of the job", &message).into(),
+    }
 }

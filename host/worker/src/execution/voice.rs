@@ -6,9 +6,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use weir_checkpoint::align::DeclineReason;
 use weir_model::{CheckpointId, TaskId};
-use weir_protocol::{Acknowledgement, Execution, Failure, FailureKind, Report, Running};
+use weir_protocol::{Acknowledgement, Execution, Failure, Report, Running};
 
-use crate::Reports;
+use super::failure::Trouble;
+use crate::{OnLost, Reports};
 
 struct Said {
     tasks: Vec<TaskId>,
@@ -26,14 +27,10 @@ pub(crate) struct Voice {
     said: Mutex<Said>,
 }
 
-/// A failure that a restart may help against.
-pub(crate) fn transient(reason: impl Into<String>) -> Failure {
-    Failure { kind: FailureKind::Transient, uid: None, reason: reason.into() }
-}
-
-/// A failure that a person has to mend.
-pub(crate) fn permanent(reason: impl Into<String>) -> Failure {
-    Failure { kind: FailureKind::Permanent, uid: None, reason: reason.into() }
+/// What a lost peer means for an execution.
+pub(crate) fn on_lost(voice: &Arc<Voice>) -> OnLost {
+    let voice = voice.clone();
+    Arc::new(move |lost| voice.failed(lost))
 }
 
 impl Voice {
@@ -58,7 +55,8 @@ impl Voice {
     }
 
     /// Says why the execution cannot go on: the first reason counts, what follows from it is not said.
-    pub(crate) fn failed(&self, failure: Failure) {
+    pub(crate) fn failed(&self, trouble: impl Into<Trouble>) {
+        let Trouble(failure) = trouble.into();
         {
             let mut said = self.said.lock();
             if said.failure.is_some() {
@@ -71,7 +69,7 @@ impl Voice {
 
     /// It is told to end. A coordinator that comes after must not go on with it: its threads may take long to end, but they will.
     pub(crate) fn told_to_end(&self) {
-        self.said.lock().failure.get_or_insert_with(|| transient("it had been told to end"));
+        self.said.lock().failure.get_or_insert_with(|| Trouble::transient("it had been told to end").0);
     }
 
     pub(crate) fn started(&self) {
@@ -145,6 +143,6 @@ mod tests {
         voice.started();
         assert_eq!(voice.running().failure, None);
         voice.told_to_end();
-        assert_eq!(voice.running().failure, Some(transient("it had been told to end")));
+        assert_eq!(voice.running().failure, Some(Trouble::transient("it had been told to end").0));
     }
 }

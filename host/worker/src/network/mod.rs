@@ -5,7 +5,7 @@
 
 mod quic;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 use weir_protocol::{Execution, WorkerAddress};
@@ -14,20 +14,31 @@ use weir_task::{Announcer, Gate, Sender, Wake};
 pub use quic::QuicNetwork;
 pub(crate) use quic::fuzz;
 
-/// Wakes the async task that serves one end of a channel.
+/// Wakes whoever serves one end of a channel.
 #[derive(Debug, Default)]
-pub struct RoomWake(Notify);
+pub struct RoomWake {
+    woken: Notify,
+    also: OnceLock<Arc<dyn Wake>>,
+}
 
 impl RoomWake {
+    /// Whoever is not an async task is woken by `wake`, from now on. Once; a second time changes nothing.
+    pub fn wake_with(&self, wake: Arc<dyn Wake>) {
+        let _ = self.also.set(wake);
+    }
+
     /// Waits until there is something to do. A wake-up that came before the wait ends it at once. Cancelling loses nothing.
     pub async fn woken(&self) {
-        self.0.notified().await;
+        self.woken.notified().await;
     }
 }
 
 impl Wake for RoomWake {
     fn wake(&self) {
-        self.0.notify_one();
+        self.woken.notify_one();
+        if let Some(also) = self.also.get() {
+            also.wake();
+        }
     }
 }
 

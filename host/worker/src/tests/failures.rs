@@ -1,10 +1,12 @@
 //! What a job lives through: failing sources, a store that is down or full, damaged checkpoints, a second process.
 
+use std::time::Duration;
+
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use weir_storage::JobStorage;
 
-use weir_coordinator::{JobError, Notice, Outcome};
+use weir_coordinator::{JobError, Notice, Outcome, Wish};
 
 use super::store::{EIO, ENOSPC, Fault};
 use super::world::{JOB, NUMBERS, World};
@@ -243,4 +245,32 @@ fn files_of_failed_executions_are_removed_when_the_next_one_starts() {
     let list = world.store.inner().list(Some(&Path::from("numbers/files")));
     let files = wait(futures::StreamExt::count(list));
     assert!(files <= 8, "{files} files after {restarts} restarts without a checkpoint");
+}
+
+#[test]
+fn s86_a_job_whose_snapshots_hang_is_cancelled_within_its_bound_and_goes_on_when_the_storage_heals() {
+    let world = World::new();
+    world.source.hold(NUMBERS / 2);
+    let (mut asked, mut completed) = (None, 0);
+    let outcome = world.run(JOB, |notice, control| match notice {
+        Notice::Completed { .. } if world.source.is_holding() && asked.is_none() => {
+            completed += 1;
+            if completed >= 3 {
+                world.store.set(Fault::Hang("files"));
+                world.source.hold(NUMBERS * 3 / 4);
+                asked = Some(std::time::Instant::now());
+            }
+        }
+        Notice::Progress(_) if asked.is_some_and(|at: std::time::Instant| at.elapsed() > Duration::from_secs(1)) => {
+            control.wish(Wish::Cancel);
+        }
+        _ => {}
+    });
+    assert!(matches!(outcome, Ok(Outcome::Cancelled)), "{outcome:?}");
+    // Nothing but the patience of master and worker with threads that do not end.
+    assert!(asked.unwrap().elapsed() < Duration::from_secs(20), "{:?}", asked.unwrap().elapsed());
+    world.store.set(Fault::None);
+    world.source.go_on();
+    world.run(JOB, |_, _| {}).unwrap();
+    world.assert_exact();
 }

@@ -2,6 +2,7 @@
 //! store are made for the tests and fail when told to.
 #![allow(clippy::unwrap_used)]
 
+mod bare;
 mod ends;
 mod failures;
 mod panics;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -21,6 +22,8 @@ pub(crate) enum Fault {
     Manifests(i32),
     /// Everything.
     Down(i32),
+    /// Writing to the folder is never answered, until the fault is another one.
+    Hang(&'static str),
     /// The next access to the folder panics.
     Panic(&'static str),
 }
@@ -41,6 +44,13 @@ impl Store {
 
     pub(crate) fn set(&self, fault: Fault) {
         *self.fault.lock() = fault;
+    }
+
+    async fn hang(&self, location: &Path) {
+        let hangs = |fault| matches!(fault, Fault::Hang(folder) if location.parts().any(|part| part.as_ref() == folder));
+        while hangs(*self.fault.lock()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// The store without faults.
@@ -78,11 +88,13 @@ impl fmt::Display for Store {
 #[async_trait]
 impl ObjectStore for Store {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        self.hang(location).await;
         self.admit(Some(location), true)?;
         self.inner.put_opts(location, payload, opts).await
     }
 
     async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        self.hang(location).await;
         self.admit(Some(location), true)?;
         self.inner.put_multipart_opts(location, opts).await
     }

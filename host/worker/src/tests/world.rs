@@ -18,7 +18,8 @@ use weir_sandbox::{Sandbox, SandboxOptions};
 use weir_storage::{JobStorage, StorageError};
 
 use super::store::Store;
-use crate::{ComponentSource, Connectors, Reports, Storages, Worker, WorkerOptions};
+use crate::executor::Threads;
+use crate::{CONGESTED_BYTES_DEFAULT, ComponentSource, Connectors, Reports, Storages, Worker, WorkerOptions};
 
 /// How many numbers a job counts.
 pub(super) const NUMBERS: u64 = 6_000;
@@ -204,6 +205,8 @@ impl World {
             native: BTreeMap::new(),
             network: None,
             reports: Arc::new(ToMaster(told.clone())),
+            executor: Arc::new(Threads::default()),
+            congested_bytes: CONGESTED_BYTES_DEFAULT,
         };
         let worker = worker.get_or_init(|| Worker::new(options)).clone();
         let control = Control(told);
@@ -529,10 +532,13 @@ impl Sink for Output {
     fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
         self.panic_at(Panic::Recover);
         let keep: BTreeSet<&str> = keep.iter().map(|value| value.as_str().unwrap()).collect();
-        let index = self.context.as_ref().unwrap().index;
-        if index == 0 {
-            self.files.lock().pending.retain(|name, _| keep.contains(name.as_str()));
-        }
+        let SinkContext { index, parallelism, uid, .. } = self.context.as_ref().unwrap();
+        self.files.lock().pending.retain(|name, _| {
+            let mut parts = name.split('-');
+            let (of, subtask) = (parts.nth(1).unwrap(), parts.nth(1).unwrap().parse::<u32>().unwrap());
+            let is_mine = of == uid && (subtask == *index || *index == 0 && subtask >= *parallelism);
+            !is_mine || keep.contains(name.as_str())
+        });
         Ok(())
     }
 
