@@ -249,7 +249,7 @@ impl World {
                 }
             }
         }
-        self.command(worker, Command::Welcome { keep });
+        self.command(worker, Command::Welcome { keep, succeeds: Vec::new() });
         if let Some(reason) = anew {
             self.take_over_not(&reason);
         }

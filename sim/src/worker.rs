@@ -231,7 +231,7 @@ impl World {
     /// Carries a command out.
     pub(crate) fn hear(&mut self, worker: usize, command: Command) {
         match command {
-            Command::Welcome { keep } => {
+            Command::Welcome { keep, .. } => {
                 let others = self.workers[worker].executions.keys().copied();
                 let gone: Vec<Attempt> = others.filter(|attempt| keep.iter().all(|keep| keep.attempt != *attempt)).collect();
                 gone.into_iter().for_each(|attempt| self.cancel(worker, attempt, false));

@@ -1,7 +1,7 @@
 //! The coordinator: the lives of jobs. Decides where tasks run, when checkpoints are taken, and what follows a failure.
 //!
-//! Each job has a master (`weir_master`), driven by a thread (`master/`) that knows the cluster only through [`Surroundings`]. The rest of the crate is what
-//! surrounds masters in a cluster: workers and their slots, metadata, submissions.
+//! All that is decided, machines decide: one of the cluster (`weir_cluster`), one of each job (`weir_master`). This crate drives them: threads,
+//! connections, the coordinator's disk, the jobs' storage. A master's thread (`master/`) knows the cluster only through [`Surroundings`].
 
 mod cluster;
 mod error;
@@ -11,15 +11,9 @@ mod local;
 mod master;
 mod metadata;
 mod options;
-mod registry;
-mod schedule;
 mod server;
 mod surroundings;
-mod takeover;
 
-#[doc(hidden)]
-pub use cluster::fuzz;
-pub use cluster::kinds;
 pub use error::ServeError;
 pub use local::{LOCAL_WORKER, Local, Open, Tell, Watch};
 pub use master::{JobThread, carry_out};
@@ -27,6 +21,9 @@ pub use metadata::MetadataError;
 pub use options::{Inspect, ServeOptions, Server};
 pub use server::serve;
 pub use surroundings::Surroundings;
+#[doc(hidden)]
+pub use weir_cluster::fuzz;
+pub use weir_cluster::kinds;
 pub use weir_master::{
     Adopted, Begun, CheckpointProgress, Input, JobError, Limits, MasterJob, Notice, Outcome, Pauses, Progress, Shortage, Slots,
     VertexProgress, Wish,

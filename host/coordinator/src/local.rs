@@ -41,7 +41,7 @@ impl Surroundings for Local {
 
     fn release(&self, _: &str) {}
 
-    fn send(&self, _: &str, command: Command) {
+    fn send(&self, _: &str, _: &str, command: Command) {
         (self.worker)(command);
     }
 
@@ -50,11 +50,11 @@ impl Surroundings for Local {
     }
 
     /// Nobody takes over what ends with this process.
-    fn record(&self, _: &Begun) -> Result<(), String> {
-        Ok(())
+    fn record(&self, _: &str, _: Box<Begun>) -> Option<Result<(), String>> {
+        Some(Ok(()))
     }
 
-    fn notice(&self, _: &str, notice: &Notice) {
-        (self.watch.lock().expect("nobody panics while it watches"))(notice);
+    fn notice(&self, _: &str, notice: Notice) {
+        (self.watch.lock().expect("nobody panics while it watches"))(&notice);
     }
 }

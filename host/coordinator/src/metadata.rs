@@ -11,23 +11,22 @@
 //! ```
 //!
 //! They are rows of one table of an SQLite database (docs/decisions/0015). Each change is one transaction, synced before the call
-//! returns: it is there as a whole or not at all, whenever the process or the power fails. Never decides what is written when; see `cluster/mod.rs` for the order of writes and messages.
+//! returns: it is there as a whole or not at all, whenever the process or the power fails. Never decides what is written when: the machine does (`weir_cluster`).
 
 mod lock;
-mod record;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction};
 use serde::de::DeserializeOwned;
+use weir_cluster::{BegunChange, Change, EVENTS_PER_JOB_MAX, Metadata, StoredJob, Unwritten};
 use weir_model::Epoch;
 use weir_protocol::api::JobEvent;
 
 pub(crate) use self::lock::DataLock;
-pub(crate) use self::record::{Counts, Desired, JobRecord};
-use crate::Begun;
 
 /// Version of the layout. 1 was a RocksDB database in the same folder.
 const SCHEMA: u32 = 2;
@@ -35,13 +34,13 @@ const SCHEMA: u32 = 2;
 /// The database, in the folder of the metadata.
 const FILE: &str = "coordinator.sqlite";
 
-/// Events kept of each job; older ones are dropped.
-pub(crate) const EVENTS_PER_JOB_MAX: u64 = 1_000;
-
 /// Events read at once.
 const EVENTS_READ_MAX: usize = 500;
 
 const _: () = assert!(EVENTS_READ_MAX as u64 <= EVENTS_PER_JOB_MAX);
+
+/// How long whoever reads waits for one who writes, on a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A coordinator's memory cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -69,36 +68,16 @@ pub enum MetadataError {
     },
 }
 
-/// A job as it was found at start.
-#[derive(Debug)]
-pub(crate) struct StoredJob {
-    /// Its record.
-    pub(crate) record: JobRecord,
-    /// Its last execution.
-    pub(crate) begun: Option<Begun>,
-}
-
-/// One change of a job. Everything in it becomes durable together.
-#[derive(Default)]
-pub(crate) struct Change<'a> {
-    /// The execution that begins.
-    pub(crate) begun: Option<&'a Begun>,
-    /// What is known of earlier executions is dropped.
-    pub(crate) forget_begun: bool,
-    /// What happened. Its number is the record's last.
-    pub(crate) event: Option<&'a JobEvent>,
-}
-
 /// The open database.
-pub(crate) struct Metadata {
+pub(crate) struct Database {
     folder: PathBuf,
     /// None once it is closed.
     connection: Mutex<Option<Connection>>,
 }
 
-impl Metadata {
+impl Database {
     /// Opens the metadata in a data folder. The caller holds the folder's [`DataLock`].
-    pub(crate) fn open(data_dir: &Path) -> Result<Metadata, MetadataError> {
+    pub(crate) fn open(data_dir: &Path) -> Result<Database, MetadataError> {
         let folder = data_dir.join("metadata");
         let failed = |reason: String| MetadataError::Database { action: "open", folder: folder.clone(), reason };
         // It holds what jobs take from their submitters' environment.
@@ -115,7 +94,7 @@ impl Metadata {
             return Err(failed(format!("it is damaged ({damage}){DAMAGED_HINT}")));
         }
         let made = prepare(&mut connection).map_err(|error| failed(reason(&error)))?;
-        let metadata = Metadata { folder, connection: Mutex::new(Some(connection)) };
+        let metadata = Database { folder, connection: Mutex::new(Some(connection)) };
         match metadata.get::<u32>(b"schema")? {
             Some(SCHEMA) => Ok(metadata),
             Some(found) => Err(MetadataError::Schema { folder: metadata.folder.clone(), found: found.to_string() }),
@@ -134,11 +113,12 @@ impl Metadata {
     }
 
     fn connection(&self) -> Result<MappedMutexGuard<'_, Connection>, MetadataError> {
-        MutexGuard::try_map(self.connection.lock(), Option::as_mut).map_err(|_| MetadataError::Database {
-            action: "use",
-            folder: self.folder.clone(),
-            reason: "the coordinator ends".to_owned(),
-        })
+        let failed = |reason: String| MetadataError::Database { action: "use", folder: self.folder.clone(), reason };
+        let locked = self
+            .connection
+            .try_lock_for(PATIENCE)
+            .ok_or_else(|| failed(format!("the disk has not answered for {} s what was asked for before", PATIENCE.as_secs())))?;
+        MutexGuard::try_map(locked, Option::as_mut).map_err(|_| failed("the coordinator ends".to_owned()))
     }
 
     /// Counts one more start of a coordinator; durable when this returns. The origin is made with the first.
@@ -162,13 +142,8 @@ impl Metadata {
         Ok(self.get(b"succeeds")?.unwrap_or_default())
     }
 
-    /// Writes them.
-    pub(crate) fn put_succeeds(&self, lost: &[Epoch]) -> Result<(), MetadataError> {
-        self.write(|batch| batch.put(b"succeeds", &lost))
-    }
-
     /// All jobs, by name.
-    pub(crate) fn jobs(&self) -> Result<Vec<StoredJob>, MetadataError> {
+    pub(crate) fn stored(&self) -> Result<Vec<StoredJob>, MetadataError> {
         let mut jobs = Vec::new();
         for (key, value) in self.range(b"job/", b"job0", None)? {
             let name = &key[b"job/".len()..];
@@ -178,38 +153,34 @@ impl Metadata {
         Ok(jobs)
     }
 
-    /// Writes a job's record, and what belongs to it.
-    pub(crate) fn put(&self, name: &str, record: &JobRecord, change: &Change<'_>) -> Result<(), MetadataError> {
-        self.write(|batch| {
-            batch.put(&key("job", name), record)?;
-            if change.forget_begun {
-                batch.delete(&key("begun", name))?;
-            }
-            if let Some(begun) = change.begun {
-                batch.put(&key("begun", name), begun)?;
-            }
-            if let Some(event) = change.event {
-                debug_assert_eq!(event.number, record.last_event, "events have no gaps");
-                batch.put(&event_key(name, event.number), event)?;
-                if let Some(old) = event.number.checked_sub(EVENTS_PER_JOB_MAX) {
-                    batch.delete(&event_key(name, old))?;
+    fn write_change(&self, change: &Change) -> Result<(), MetadataError> {
+        self.write(|batch| match change {
+            Change::Job { name, record, begun, event } => {
+                batch.put(&key("job", name), record)?;
+                match begun {
+                    BegunChange::Kept => {}
+                    BegunChange::Forgotten => batch.delete(&key("begun", name))?,
+                    BegunChange::Is(begun) => batch.put(&key("begun", name), begun)?,
                 }
+                if let Some(event) = event {
+                    debug_assert_eq!(event.number, record.last_event, "events have no gaps");
+                    batch.put(&event_key(name, event.number), event)?;
+                    if let Some(old) = event.number.checked_sub(EVENTS_PER_JOB_MAX) {
+                        batch.delete(&event_key(name, old))?;
+                    }
+                }
+                Ok(())
             }
-            Ok(())
+            Change::Forget { name } => {
+                batch.delete(&key("job", name))?;
+                batch.delete(&key("begun", name))?;
+                batch.delete_range(&event_key(name, 0), &event_key(name, u64::MAX))
+            }
+            Change::Succeeds(lost) => batch.put(b"succeeds", lost),
         })
     }
 
-    /// Forgets a job with its events.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), MetadataError> {
-        self.write(|batch| {
-            batch.delete(&key("job", name))?;
-            batch.delete(&key("begun", name))?;
-            batch.delete_range(&event_key(name, 0), &event_key(name, u64::MAX))
-        })
-    }
-
-    /// Events of a job with numbers greater than `after`, oldest first; no more than a few hundred at once.
-    pub(crate) fn events(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, MetadataError> {
+    fn events_after(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, MetadataError> {
         let from = event_key(name, after.saturating_add(1));
         let entries = self.range(&from, &event_key(name, u64::MAX), Some(EVENTS_READ_MAX))?;
         entries.into_iter().map(|(key, value)| self.decode(&key, &value)).collect()
@@ -258,6 +229,16 @@ impl Metadata {
 
     fn failed(&self, action: &'static str, error: &rusqlite::Error) -> MetadataError {
         MetadataError::Database { action, folder: self.folder.clone(), reason: reason(error) }
+    }
+}
+
+impl Metadata for Database {
+    fn put(&self, change: &Change) -> Result<(), Unwritten> {
+        self.write_change(change).map_err(|error| Unwritten(error.to_string()))
+    }
+
+    fn events(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, Unwritten> {
+        self.events_after(name, after).map_err(|error| Unwritten(error.to_string()))
     }
 }
 
@@ -322,9 +303,9 @@ fn reason(error: &rusqlite::Error) -> String {
     }
 }
 
-impl std::fmt::Debug for Metadata {
+impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Metadata({})", self.folder.display())
+        write!(f, "Database({})", self.folder.display())
     }
 }
 

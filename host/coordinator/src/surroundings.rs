@@ -4,7 +4,7 @@ use weir_master::{Begun, Notice, Shortage, Slots};
 use weir_protocol::Command;
 use weir_storage::{JobStorage, StorageError};
 
-/// What a master needs. No call waits for another process, but for the disk where it says so.
+/// What a master needs. No call waits for another process or a disk, but where it says so.
 pub trait Surroundings: Send + Sync {
     /// Takes slots for a job, all or none. Slots that it held before are given back first; workers that are lost have none.
     ///
@@ -16,7 +16,7 @@ pub trait Surroundings: Send + Sync {
     fn release(&self, job: &str);
 
     /// Tells a worker something. To one that is lost it goes nowhere.
-    fn send(&self, worker: &str, command: Command);
+    fn send(&self, job: &str, worker: &str, command: Command);
 
     /// Opens the place of a job's checkpoints. May take as long as the storage does.
     ///
@@ -24,12 +24,10 @@ pub trait Surroundings: Send + Sync {
     /// If it cannot be used.
     fn storage(&self, url: &str, job: &str) -> Result<JobStorage, StorageError>;
 
-    /// Records durably that an execution is about to begin.
-    ///
-    /// # Errors
-    /// If the disk does not take it; the execution is then not begun.
-    fn record(&self, begun: &Begun) -> Result<(), String>;
+    /// Records durably that an execution is about to begin. The answer where it is known at once; otherwise the master is told
+    /// [`weir_master::Input::Recorded`], whenever the disk has taken it or has not.
+    fn record(&self, job: &str, begun: Box<Begun>) -> Option<Result<(), String>>;
 
     /// Something that people may want to see.
-    fn notice(&self, job: &str, notice: &Notice);
+    fn notice(&self, job: &str, notice: Notice);
 }

@@ -21,12 +21,13 @@ const FLOORS: &[(&str, u8)] = &[
     ("host/protocol", 3),
     ("host/worker", 4),
     ("host/master", 4),
-    ("host/coordinator", 5),
-    ("host/api", 6),
-    ("host/cli", 7),
+    ("host/cluster", 5),
+    ("host/coordinator", 6),
+    ("host/api", 7),
+    ("host/cli", 8),
 ];
 /// The pure crates: the whole protocol must run in a seeded simulator.
-const PURE: &[&str] = &["host/model", "host/plan", "host/checkpoint", "host/channel", "host/master"];
+const PURE: &[&str] = &["host/model", "host/plan", "host/checkpoint", "host/channel", "host/master", "host/cluster"];
 /// Crates that a pure crate may not depend on, because all they offer is forbidden to it.
 const IMPURE_CRATES: &[&str] =
     &["tokio", "rand", "getrandom", "fastrand", "object_store", "rustix", "libc", "signal-hook", "wasmtime"];

@@ -1,79 +1,36 @@
-//! A cluster's coordinator without its network: jobs and their masters, workers and their slots, what is remembered of them.
+//! A cluster's coordinator without its network: the machine ([`weir_cluster::Machine`]), and the hands that do what it says.
 //!
-//! Owns every decision that is about more than one job, and the order in which things are written and said. It never decides
-//! about one job's executions or checkpoints: its master does (`master/`).
-//!
-//! # What makes `kill -9` at any point safe
-//!
-//! The disk is written before anyone is told, and nobody acts on what was not written. Point by point:
-//!
-//! - **Submission**: the record is durable, then the master starts, then the person is answered. Killed before the write: the
-//!   person has no answer and there is no job. After it: the next coordinator starts the job.
-//! - **An execution begins**: the checkpoint storage gives the attempt's number, which fences all older ones; workers build its
-//!   tasks; then [`Surroundings::record`](crate::Surroundings::record) makes placement and job durable; then workers are told
-//!   `Start`. Killed before the write: workers return with an execution that nobody waits for, and end it. Between write and
-//!   `Start`: they return with one that was not started, so a new attempt begins. `fresh` is cleared in the same write: before
-//!   it, forgetting the checkpoints once more does no harm (nothing had run), after it there are checkpoints that count.
-//! - **A manifest is written, sinks are not told**: workers return with what their sinks have committed; the master that takes
-//!   the execution over commits what is missing. Without a takeover, restoring the manifest commits it.
-//! - **A wish** (stop, cancel, rescale): durable, then told to the master, which keeps it whatever becomes of an execution. The
-//!   next coordinator tells it again; it stays in the record until the job is over, or an execution has the new parallelism,
-//!   or that was refused.
-//! - **The end**: the master says how the job ended when everything is committed; slots are given back, then the record is
-//!   written. Killed before the write: the job is started again, finds its final checkpoint and ends the same way. A
-//!   cancelled job is over as soon as its wish is durable: the next coordinator does not take its execution over, and workers
-//!   that return with it are told to end it.
-//! - **Workers** are welcomed with the executions that may go on: those a takeover waits for, and no others. So whatever an
-//!   older coordinator began and this one does not know ends when its worker connects.
-//! - **Two coordinators**: the lock keeps a second one off the folder. One on another folder has another epoch: workers that run something
-//!   stay with the coordinator that began it (`elsewhere`). One on a copy of the folder begins attempts of its own;
-//!   whichever does so last owns a job's checkpoints, and the other's manifests, and so its commits, are refused.
+//! Owns the links to workers, the masters' threads, the thread that writes to the disk, and those who wait for an answer. Decides nothing.
+//! Nothing that the machine says is waited for here: links and inboxes take it at once, the disk's thread answers when it has written. So a
+//! disk that hangs stops what has to be written, and nothing else.
 //!
 //! # Locks
 //!
-//! `State` is locked for short, in-memory work only. A job's book is locked while its record is written. Whoever has a book
-//! may lock the state, never the other way round.
+//! The desk is locked for short, in-memory work only, and while what the machine says is handed on, so that this happens in its order.
 
-mod chronicle;
-mod elsewhere;
-mod expiry;
-#[doc(hidden)]
-pub mod fuzz;
-mod gate;
-mod job;
-pub mod kinds;
+mod api;
 mod masters;
-mod refusals;
-mod requests;
-mod views;
-mod workers;
+mod scribe;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
-use weir_model::limits::HEARTBEAT_TIMEOUT_MS;
+use parking_lot::{Condvar, Mutex};
+use weir_cluster::{Done, Input, LinkId, LogLine, Machine, Metadata, Now, Output, RequestId, Settings};
+use weir_master::Limits;
 use weir_model::{Digest, Epoch};
-use weir_protocol::Command;
+use weir_protocol::api::{EventLevel, Refusal};
+use weir_protocol::{Command, Register, Report};
 use weir_storage::{ComponentStore, JobStorage, StorageError};
 
-use self::elsewhere::Elsewhere;
-use self::expiry::Expiry;
-use self::gate::{Gate, Part};
-pub(crate) use self::job::Job;
-pub(crate) use self::workers::{Hello, WorkerLink};
-use crate::metadata::{DataLock, Desired, Metadata};
-use crate::registry::{LinkId, Now, Registry};
-use crate::schedule::Schedule;
-use crate::takeover::Takeover;
-use crate::{Inspect, Limits, ServeError, Wish};
+pub(crate) use weir_cluster::Hello;
 
-/// How long a new coordinator waits for the workers of an execution. Longer than a connection takes to find out that its
-/// other end has gone, and the worker then waits until it tries again.
-const TAKEOVER_WAIT_MS: u64 = 4 * HEARTBEAT_TIMEOUT_MS;
+use self::masters::Masters;
+use self::scribe::Scribe;
+use crate::metadata::{DataLock, Database};
+use crate::{Inspect, ServeError};
 
 /// Bytes of components that nothing needs are removed when they are this old.
 const COMPONENT_KEPT: Duration = Duration::from_secs(24 * 3_600);
@@ -100,8 +57,23 @@ impl Clock for SystemClock {
     }
 }
 
+/// A connection to a worker, as the cluster sees it.
+pub(crate) trait WorkerLink: Send + Sync {
+    /// Tells the worker something. Returns at once, and may lose it: then the connection is closed.
+    fn tell(&self, command: Command);
+
+    /// Closes the connection after what was told has been sent, as far as that is possible at once.
+    fn close(&self, reason: &str);
+}
+
+/// Until when this node's certificate counts.
+pub(crate) type CertificateUntil = Arc<dyn Fn() -> u64 + Send + Sync>;
+
 /// Opens the checkpoints of a job below a URL.
 pub(crate) type OpenStorage = Arc<dyn Fn(&str, &str) -> Result<JobStorage, StorageError> + Send + Sync>;
+
+/// Puts something between the coordinator and its metadata.
+pub(crate) type Through = Box<dyn FnOnce(Arc<Database>) -> Arc<dyn Metadata> + Send>;
 
 /// What a cluster is made of.
 pub(crate) struct ClusterOptions {
@@ -109,14 +81,14 @@ pub(crate) struct ClusterOptions {
     /// Its id, for people.
     pub(crate) cluster: String,
     /// Until when this node's certificate counts, in milliseconds since the Unix epoch: it may be exchanged.
-    pub(crate) certificate_until_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    pub(crate) certificate_until_ms: CertificateUntil,
     /// This program's version.
     pub(crate) version: String,
     pub(crate) default_storage: String,
     pub(crate) inspect: Inspect,
     pub(crate) storage: OpenStorage,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How long masters wait for what.
+    /// How long the masters of jobs wait for what.
     pub(crate) limits: Limits,
 }
 
@@ -127,185 +99,223 @@ pub(crate) struct Cluster {
 }
 
 struct Inner {
-    options: ClusterOptions,
-    metadata: Metadata,
+    inspect: Inspect,
+    storage: OpenStorage,
+    certificate_until_ms: CertificateUntil,
+    clock: Arc<dyn Clock>,
+    limits: Limits,
+    epoch: Epoch,
+    database: Arc<Database>,
+    metadata: Arc<dyn Metadata>,
     components: ComponentStore,
-    state: Mutex<State>,
-    /// Held while a job is submitted or removed, so that one name is never two jobs; and while a coordinator's place is taken.
-    names: Mutex<()>,
-    masters: Mutex<Vec<JoinHandle<()>>>,
-    started_at_ms: u64,
+    desk: Mutex<Desk>,
+    /// Something about a job has changed.
+    news: Condvar,
     /// None once it has ended.
     lock: Mutex<Option<DataLock>>,
 }
 
-/// What is in memory only.
-struct State {
-    registry: Registry,
-    schedule: Schedule,
+/// The machine, and everything it has something to say to.
+struct Desk {
+    machine: Machine,
     links: BTreeMap<LinkId, Arc<dyn WorkerLink>>,
     next_link: LinkId,
-    jobs: BTreeMap<String, Arc<Job>>,
-    /// Executions that may go on, and wait for their workers.
-    takeovers: BTreeMap<String, Takeover>,
-    /// What workers may say.
-    gate: Gate,
-    /// Who this coordinator is, and the workers that follow another.
-    elsewhere: Elsewhere,
-    /// Workers that may not join, and why; so that the same is not said again and again.
-    refused: BTreeMap<Arc<str>, String>,
-    /// Certificates that end soon.
-    expiry: Expiry,
-    closing: bool,
+    masters: Masters,
+    scribe: Scribe,
+    /// Who waits for an answer.
+    askers: BTreeMap<RequestId, Asker>,
+    next_request: u64,
 }
+
+/// Where an answer goes.
+type Asker = std::sync::mpsc::SyncSender<Result<Done, Refusal>>;
 
 impl Cluster {
     /// Takes the data folder, and everything up where the coordinator before left it.
     pub(crate) fn open(options: ClusterOptions) -> Result<Cluster, ServeError> {
-        let lock = DataLock::take(&options.data_dir)?;
-        let metadata = Metadata::open(&options.data_dir)?;
-        let epoch = metadata.next_epoch()?;
-        tracing::info!(%epoch, "the coordinator starts");
-        let now = options.clock.now();
-        let state = State {
-            registry: Registry::new(&options.version),
-            schedule: Schedule::default(),
-            links: BTreeMap::new(),
-            next_link: 0,
-            jobs: BTreeMap::new(),
-            takeovers: BTreeMap::new(),
-            gate: Gate::default(),
-            elsewhere: Elsewhere::new(epoch, metadata.succeeds()?),
-            refused: BTreeMap::new(),
-            expiry: Expiry::default(),
-            closing: false,
-        };
-        let inner = Inner {
-            components: ComponentStore::open(&options.data_dir),
-            options,
-            metadata,
-            state: Mutex::new(state),
-            names: Mutex::new(()),
-            masters: Mutex::new(Vec::new()),
-            started_at_ms: now.wall_ms,
-            lock: Mutex::new(Some(lock)),
-        };
-        let cluster = Cluster { inner: Arc::new(inner) };
-        cluster.resume(now)?;
-        let needed = |digest| cluster.inner.needs(digest);
-        if let Err(error) = cluster.inner.components.sweep(COMPONENT_KEPT, &needed) {
-            tracing::warn!(%error, "cannot remove components that nothing needs");
-        }
-        Ok(cluster)
+        Cluster::open_through(options, Box::new(|database| database))
     }
 
-    /// Jobs that were not over go on: an execution that was begun may be taken over, the others start.
-    fn resume(&self, now: Now) -> Result<(), ServeError> {
-        let mut start = Vec::new();
-        for stored in self.inner.metadata.jobs()? {
-            let Some(name) = stored.name() else { continue };
-            let (over, cancelled) = (stored.record.state.is_over(), stored.record.desired == Desired::Cancel);
-            let job = Arc::new(Job::new(&name, stored.record));
-            self.inner.state.lock().jobs.insert(name.clone(), job.clone());
-            if over {
-                continue;
-            }
-            if cancelled {
-                self.inner.note_and(&job, chronicle::cancelled(), |record| record.rescale = None);
-                job.has_nobody();
-                continue;
-            }
-            let message = match stored.begun {
-                None => "the coordinator was started again, and starts the job".to_owned(),
-                Some(begun) => {
-                    let part = Part::of(&begun.prepare);
-                    let takeover = Takeover::new(begun, now.steady_ms.saturating_add(TAKEOVER_WAIT_MS));
-                    let attempt = takeover.execution().attempt;
-                    let workers = takeover.missing().join(", ");
-                    let mut state = self.inner.state.lock();
-                    state.schedule.hold(&name, takeover.slots());
-                    part.into_iter().for_each(|part| state.gate.listen(part));
-                    state.takeovers.insert(name, takeover);
-                    format!("the coordinator was started again, and waits for the workers of attempt {attempt}: {workers}")
-                }
-            };
-            self.inner.coordinator_restarted(&job, &message);
-            start.push(job);
+    /// The same, with something between it and its metadata.
+    pub(crate) fn open_through(options: ClusterOptions, through: Through) -> Result<Cluster, ServeError> {
+        let lock = DataLock::take(&options.data_dir)?;
+        let database = Arc::new(Database::open(&options.data_dir)?);
+        let epoch = database.next_epoch()?;
+        let settings = Settings {
+            cluster: options.cluster,
+            certificate_until_ms: (options.certificate_until_ms)(),
+            version: options.version,
+            default_storage: options.default_storage,
+            epoch,
+            succeeds: database.succeeds()?,
+        };
+        let now = options.clock.now();
+        let mut out = Vec::new();
+        let machine = Machine::new(settings, now, database.stored()?, &mut out);
+        let metadata = through(database.clone());
+        let (scribe, changes) = Scribe::new();
+        let desk = Desk {
+            machine,
+            links: BTreeMap::new(),
+            next_link: 0,
+            masters: Masters::default(),
+            scribe,
+            askers: BTreeMap::new(),
+            next_request: 0,
+        };
+        let inner = Arc::new(Inner {
+            components: ComponentStore::open(&options.data_dir),
+            inspect: options.inspect,
+            storage: options.storage,
+            certificate_until_ms: options.certificate_until_ms,
+            clock: options.clock,
+            limits: options.limits,
+            epoch,
+            database,
+            metadata: metadata.clone(),
+            desk: Mutex::new(desk),
+            news: Condvar::new(),
+            lock: Mutex::new(Some(lock)),
+        });
+        scribe::start(&inner, metadata, changes).map_err(ServeError::Process)?;
+        inner.carry_out(&mut inner.desk.lock(), out);
+        let needed = |digest| inner.desk.lock().machine.needs(digest);
+        if let Err(error) = inner.components.sweep(COMPONENT_KEPT, &needed) {
+            tracing::warn!(%error, "cannot remove components that nothing needs");
         }
-        for job in start {
-            let waits = self.inner.state.lock().takeovers.contains_key(job.name());
-            if !waits {
-                self.start_master(&job, None);
-            }
-        }
-        Ok(())
+        Ok(Cluster { inner })
     }
 
     /// Which coordinator this is, and which of its lives.
     pub(crate) fn epoch(&self) -> Epoch {
-        self.inner.state.lock().elsewhere.epoch()
+        self.inner.epoch
+    }
+
+    /// A connection is there. It counts when its worker registers.
+    pub(crate) fn attach(&self, link: Arc<dyn WorkerLink>) -> LinkId {
+        let mut desk = self.inner.desk.lock();
+        desk.next_link += 1;
+        let number = desk.next_link;
+        desk.links.insert(number, link);
+        number
+    }
+
+    /// A worker registers. False where it may not join: it was told why.
+    pub(crate) fn register(&self, link: LinkId, hello: Hello, register: Register) -> bool {
+        let mut desk = self.inner.desk.lock();
+        self.inner.handle(&mut desk, Input::Register { link, hello, register: Box::new(register) });
+        desk.machine.is_joined(link)
+    }
+
+    /// A connection is closed.
+    pub(crate) fn detach(&self, link: LinkId, reason: &str) {
+        let mut desk = self.inner.desk.lock();
+        desk.links.remove(&link);
+        self.inner.handle(&mut desk, Input::Closed { link, reason: reason.to_owned() });
+    }
+
+    /// A worker's process seems to have ended. Gives the address that only it would answer at.
+    pub(crate) fn suspect(&self, worker: &str, incarnation: u64) -> Option<String> {
+        self.inner.desk.lock().machine.suspect(self.inner.clock.now(), worker, incarnation)
+    }
+
+    /// A worker's process, which seemed to have ended, certainly has.
+    pub(crate) fn ended(&self, worker: &str, incarnation: u64) {
+        self.inner.told(Input::Ended { worker: worker.into(), incarnation });
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&self) {
+        let certificate_until_ms = (self.inner.certificate_until_ms)();
+        self.inner.told(Input::Tick { certificate_until_ms });
+    }
+
+    /// A worker says something.
+    pub(crate) fn report(&self, link: LinkId, report: Report) {
+        self.inner.told(Input::Report { link, report: Box::new(report) });
+    }
+
+    /// The bytes of a component, for a worker that runs something which needs them.
+    pub(crate) fn component(&self, link: LinkId, digest: Digest) -> Result<Vec<u8>, String> {
+        if !self.inner.desk.lock().machine.may_fetch(self.inner.clock.now(), link, digest) {
+            return Err("it belongs to no execution that runs there".to_owned());
+        }
+        self.inner.components.bytes(digest).map_err(|error| match &error.hint {
+            Some(hint) => format!("{error}; {hint}"),
+            None => error.to_string(),
+        })
     }
 
     /// Ends all masters and leaves everything as it is for the next coordinator.
     pub(crate) fn leave(&self) {
-        let jobs: Vec<Arc<Job>> = {
-            let mut state = self.inner.state.lock();
-            state.closing = true;
-            state.jobs.values().cloned().collect()
-        };
-        for job in &jobs {
-            job.tell(crate::Input::Leave);
-            job.wake();
-        }
-        let masters = std::mem::take(&mut *self.inner.masters.lock());
-        for master in masters {
+        self.inner.told(Input::Leave);
+        let threads = self.inner.desk.lock().masters.take_threads();
+        for master in threads {
             // A master's panic was noted with its job.
             let _ = master.join();
         }
-        let links = std::mem::take(&mut self.inner.state.lock().links);
-        for link in links.values() {
-            link.close("the coordinator ends");
+        let (links, scribe) = {
+            let mut desk = self.inner.desk.lock();
+            desk.askers.clear();
+            (std::mem::take(&mut desk.links), desk.scribe.close())
+        };
+        links.values().for_each(|link| link.close("the coordinator ends"));
+        if scribe.ends() {
+            self.inner.database.close();
+        } else {
+            tracing::error!("the coordinator's disk does not answer; what it was to write may be lost");
         }
-        self.inner.metadata.close();
         self.inner.lock.lock().take();
     }
 }
 
 impl Inner {
-    fn now(&self) -> Now {
-        self.options.clock.now()
+    /// Tells the machine something, and does what it says.
+    fn told(self: &Arc<Inner>, input: Input) {
+        self.handle(&mut self.desk.lock(), input);
     }
 
-    /// Whether a job that is known has a component of these bytes.
-    fn needs(&self, digest: Digest) -> bool {
-        let jobs: Vec<Arc<Job>> = self.state.lock().jobs.values().cloned().collect();
-        jobs.iter().any(|job| job.book.lock().record.spec.components.values().any(|pin| pin.digest == digest))
+    fn handle(self: &Arc<Inner>, desk: &mut Desk, input: Input) {
+        let mut out = Vec::new();
+        desk.machine.handle(self.clock.now(), input, &mut out);
+        self.carry_out(desk, out);
     }
-}
 
-impl State {
-    /// Tells a worker something, if it is there.
-    fn send(&self, worker: &str, command: Command) {
-        match self.registry.link(worker).and_then(|link| self.links.get(&link)) {
-            Some(link) => link.tell(command),
-            None => tracing::debug!(worker, ?command, "a worker that is lost was to be told something"),
+    fn carry_out(self: &Arc<Inner>, desk: &mut Desk, out: Vec<Output>) {
+        let mut out = VecDeque::from(out);
+        while let Some(output) = out.pop_front() {
+            match output {
+                Output::Tell { link, command } => match desk.links.get(&link) {
+                    Some(link) => link.tell(command),
+                    None => tracing::debug!(link, ?command, "a worker that is lost was to be told something"),
+                },
+                Output::Close { link, reason } => desk.links.remove(&link).iter().for_each(|link| link.close(&reason)),
+                Output::Write { id, change } => desk.scribe.write(id, change),
+                Output::Start { job, master } => {
+                    if let Err(error) = desk.masters.start(self, &job, *master) {
+                        let reason = format!("a thread for its master cannot be started: {error}");
+                        let mut more = Vec::new();
+                        desk.machine.not_started(self.clock.now(), &job, reason, &mut more);
+                        out.extend(more);
+                    }
+                }
+                Output::Inform { job, input } => desk.masters.inform(&job, *input),
+                Output::Answer { request, answer } => {
+                    if let Some(asker) = desk.askers.remove(&request) {
+                        // Whoever has asked may have given up.
+                        let _ = asker.try_send(answer);
+                    }
+                }
+                Output::News => {
+                    self.news.notify_all();
+                }
+                Output::Log(LogLine { level, message }) => match level {
+                    EventLevel::Info => tracing::info!("{message}"),
+                    EventLevel::Warning => tracing::warn!("{message}"),
+                    EventLevel::Error => tracing::error!("{message}"),
+                },
+            }
         }
-    }
-
-    /// There may be slots where there were none.
-    fn slots_changed(&self, but: Option<&str>) {
-        for job in self.schedule.waiting().filter(|job| Some(*job) != but).filter_map(|job| self.jobs.get(job)) {
-            job.tell(crate::Input::SlotsChanged);
-        }
-    }
-}
-
-/// The wishes that a record still holds, for a master that starts.
-fn open_wishes(record: &crate::metadata::JobRecord) -> Vec<Wish> {
-    match record.desired {
-        Desired::Run => record.rescale.map(Wish::Rescale).into_iter().collect(),
-        Desired::Stop => vec![Wish::Stop],
-        Desired::Cancel => vec![Wish::Cancel],
     }
 }
 

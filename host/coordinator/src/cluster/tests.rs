@@ -1,5 +1,6 @@
 //! A whole coordinator with workers that only say what workers say.
 
+mod disk;
 mod epochs;
 mod fakes;
 mod foreign;

@@ -128,7 +128,7 @@ impl Driver {
         self.master.abandon(&mut out);
         for output in out {
             if let Output::Send { worker, command } = output {
-                self.surroundings.send(&worker, command);
+                self.surroundings.send(self.master.job(), &worker, command);
             }
         }
         self.surroundings.release(self.master.job());
@@ -137,14 +137,17 @@ impl Driver {
     fn carry_out(&mut self, output: Output) {
         let surroundings = &*self.surroundings;
         match output {
-            Output::Send { worker, command } => surroundings.send(&worker, command),
+            Output::Send { worker, command } => surroundings.send(self.master.job(), &worker, command),
             Output::Reserve { slots } => self.answers.push_back(Input::Slots(surroundings.reserve(self.master.job(), slots))),
             Output::Release => surroundings.release(self.master.job()),
             Output::Store { request, what, deadline_ms } => {
                 self.storekeeper.ask(request, what, self.clock + Duration::from_millis(deadline_ms));
             }
-            Output::Record(begun) => self.answers.push_back(Input::Recorded(surroundings.record(&begun))),
-            Output::Notice(notice) => surroundings.notice(self.master.job(), &notice),
+            Output::Record(begun) => {
+                let answer = surroundings.record(self.master.job(), begun);
+                self.answers.extend(answer.map(Input::Recorded));
+            }
+            Output::Notice(notice) => surroundings.notice(self.master.job(), notice),
             Output::Over(end) => self.end = Some(*end),
         }
     }

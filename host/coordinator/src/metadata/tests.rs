@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use weir_cluster::{Desired, JobRecord};
+use weir_master::Begun;
 use weir_model::{Attempt, CheckpointId};
 use weir_protocol::api::{EventLevel, JobState};
 use weir_protocol::{Execution, JobSpec, Placement, Prepare, WorkerAddress};
@@ -59,9 +61,19 @@ fn event(number: u64) -> JobEvent {
     JobEvent { number, at_ms: number, level: EventLevel::Info, kind: "k".to_owned(), message: format!("the {number}. event") }
 }
 
-fn write_event(metadata: &Metadata, name: &str, record: &mut JobRecord) {
+fn put(
+    metadata: &Database,
+    name: &str,
+    record: &JobRecord,
+    begun: BegunChange,
+    event: Option<JobEvent>,
+) -> Result<(), Unwritten> {
+    metadata.put(&Change::Job { name: name.to_owned(), record: Box::new(record.clone()), begun, event })
+}
+
+fn write_event(metadata: &Database, name: &str, record: &mut JobRecord) {
     record.last_event += 1;
-    metadata.put(name, record, &Change { event: Some(&event(record.last_event)), ..Change::default() }).unwrap();
+    put(metadata, name, record, BegunChange::Kept, Some(event(record.last_event))).unwrap();
 }
 
 #[test]
@@ -69,26 +81,26 @@ fn jobs_executions_and_events_are_there_when_it_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut written = record();
     {
-        let metadata = Metadata::open(folder.path()).unwrap();
+        let metadata = Database::open(folder.path()).unwrap();
         write_event(&metadata, "j", &mut written);
         written.attempt = 5;
-        metadata.put("j", &written, &Change { begun: Some(&begun(5)), ..Change::default() }).unwrap();
-        metadata.put("jj", &record(), &Change::default()).unwrap();
+        put(&metadata, "j", &written, BegunChange::Is(Box::new(begun(5))), None).unwrap();
+        put(&metadata, "jj", &record(), BegunChange::Kept, None).unwrap();
     }
-    let metadata = Metadata::open(folder.path()).unwrap();
-    let jobs = metadata.jobs().unwrap();
+    let metadata = Database::open(folder.path()).unwrap();
+    let jobs = metadata.stored().unwrap();
     assert_eq!(jobs.iter().map(|job| &job.record).collect::<Vec<_>>(), [&written, &record()]);
     assert_eq!(jobs[0].begun, Some(begun(5)));
     assert_eq!(jobs[1].begun, None);
     assert_eq!(metadata.events("j", 0).unwrap(), [event(1)]);
-    metadata.put("j", &written, &Change { forget_begun: true, ..Change::default() }).unwrap();
-    assert_eq!(metadata.jobs().unwrap()[0].begun, None);
+    put(&metadata, "j", &written, BegunChange::Forgotten, None).unwrap();
+    assert_eq!(metadata.stored().unwrap()[0].begun, None);
 }
 
 #[test]
 fn each_start_has_a_greater_count_of_one_origin_and_two_folders_never_share_an_origin() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let start = |folder: &tempfile::TempDir| Metadata::open(folder.path()).unwrap().next_epoch().unwrap();
+    let start = |folder: &tempfile::TempDir| Database::open(folder.path()).unwrap().next_epoch().unwrap();
     let epochs = [start(&one), start(&one), start(&other), start(&one)];
     assert_eq!(epochs.map(|epoch| epoch.count), [1, 2, 1, 3]);
     assert!(epochs[0] < epochs[1] && epochs[1] < epochs[3]);
@@ -99,19 +111,19 @@ fn each_start_has_a_greater_count_of_one_origin_and_two_folders_never_share_an_o
 #[test]
 fn a_record_of_an_older_coordinator_which_kept_no_counts_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
-    let metadata = Metadata::open(folder.path()).unwrap();
+    let metadata = Database::open(folder.path()).unwrap();
     let mut old = serde_json::to_value(record()).unwrap();
     for field in ["counts", "checkpoint"] {
         assert!(old.as_object_mut().unwrap().remove(field).is_some(), "{field}");
     }
     metadata.write(|batch| batch.put(&key("job", "j"), &old)).unwrap();
-    assert_eq!(metadata.jobs().unwrap()[0].record, record());
+    assert_eq!(metadata.stored().unwrap()[0].record, record());
 }
 
 #[test]
 fn events_are_bounded_and_those_of_other_jobs_are_not_touched() {
     let folder = tempfile::tempdir().unwrap();
-    let metadata = Metadata::open(folder.path()).unwrap();
+    let metadata = Database::open(folder.path()).unwrap();
     let (mut one, mut other) = (record(), record());
     for _ in 0..3 {
         write_event(&metadata, "j-", &mut other);
@@ -130,7 +142,7 @@ fn events_are_bounded_and_those_of_other_jobs_are_not_touched() {
     assert_eq!(metadata.events("j", one.last_event).unwrap(), []);
     assert_eq!(metadata.events("j", u64::MAX).unwrap(), []);
     assert_eq!(metadata.events("j", 0).unwrap().len(), EVENTS_READ_MAX);
-    metadata.remove("j").unwrap();
+    metadata.put(&Change::Forget { name: "j".to_owned() }).unwrap();
     assert_eq!(metadata.events("j", 0).unwrap(), []);
     assert_eq!(metadata.events("j-", 0).unwrap().len(), 3);
 }
@@ -138,8 +150,8 @@ fn events_are_bounded_and_those_of_other_jobs_are_not_touched() {
 #[test]
 fn another_layout_is_refused_by_number() {
     let folder = tempfile::tempdir().unwrap();
-    Metadata::open(folder.path()).unwrap().write(|batch| batch.put(b"schema", &7)).unwrap();
-    let error = Metadata::open(folder.path()).unwrap_err();
+    Database::open(folder.path()).unwrap().write(|batch| batch.put(b"schema", &7)).unwrap();
+    let error = Database::open(folder.path()).unwrap_err();
     assert!(error.to_string().contains("its layout has version 7, this weir knows 2"), "{error}");
 }
 
@@ -148,7 +160,7 @@ fn the_layout_of_earlier_versions_is_refused_by_number() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("metadata")).unwrap();
     std::fs::write(folder.path().join("metadata/CURRENT"), "MANIFEST-000005\n").unwrap();
-    let error = Metadata::open(folder.path()).unwrap_err();
+    let error = Database::open(folder.path()).unwrap_err();
     assert!(error.to_string().contains("its layout has version 1, this weir knows 2"), "{error}");
     assert!(!folder.path().join("metadata").join(FILE).exists(), "nothing was written");
 }
@@ -156,7 +168,7 @@ fn the_layout_of_earlier_versions_is_refused_by_number() {
 #[test]
 fn a_damaged_database_is_refused_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
-    let metadata = Metadata::open(folder.path()).unwrap();
+    let metadata = Database::open(folder.path()).unwrap();
     let mut record = record();
     (0..200).for_each(|_| write_event(&metadata, "j", &mut record));
     drop(metadata);
@@ -165,7 +177,7 @@ fn a_damaged_database_is_refused_with_what_to_do() {
     let end = bytes.len().min(16_384);
     bytes[4_096..end].fill(0x5a);
     std::fs::write(&file, bytes).unwrap();
-    let error = Metadata::open(folder.path()).unwrap_err().to_string();
+    let error = Database::open(folder.path()).unwrap_err().to_string();
     assert!(error.contains("damaged") || error.contains("malformed"), "{error}");
     assert!(error.contains("restore the folder from a copy"), "{error}");
 }
@@ -173,9 +185,9 @@ fn a_damaged_database_is_refused_with_what_to_do() {
 #[test]
 fn a_damaged_entry_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let metadata = Metadata::open(folder.path()).unwrap();
+    let metadata = Database::open(folder.path()).unwrap();
     metadata.write(|batch| batch.put_bytes(&key("job", "j"), b"{")).unwrap();
-    let error = metadata.jobs().unwrap_err().to_string();
+    let error = metadata.stored().unwrap_err().to_string();
     assert!(error.contains("the entry `job/j` is damaged"), "{error}");
 }
 
@@ -219,12 +231,12 @@ fn a_full_disk_is_named_what_was_written_can_be_read_and_all_goes_on_when_there_
         eprintln!("mounting is not permitted here");
         return;
     };
-    let metadata = Metadata::open(disk.0.path()).unwrap();
+    let metadata = Database::open(disk.0.path()).unwrap();
     let mut written = record();
     let try_write = |written: &mut JobRecord| {
         let mut next = written.clone();
         next.last_event += 1;
-        let result = metadata.put("j", &next, &Change { event: Some(&event(next.last_event)), ..Change::default() });
+        let result = put(&metadata, "j", &next, BegunChange::Kept, Some(event(next.last_event)));
         if result.is_ok() {
             *written = next;
         }
@@ -233,7 +245,7 @@ fn a_full_disk_is_named_what_was_written_can_be_read_and_all_goes_on_when_there_
     let error = (0..10_000).find_map(|_| try_write(&mut written).err()).expect("the disk is full some day").to_string();
     assert!(error.to_lowercase().contains("no space left on device"), "{error}");
     assert!(try_write(&mut written).is_err(), "and stays so");
-    assert_eq!(metadata.jobs().unwrap()[0].record, written);
+    assert_eq!(metadata.stored().unwrap()[0].record, written);
     assert_eq!(metadata.events("j", written.last_event - 1).unwrap().len(), 1);
 
     disk.resize("size=64m");
@@ -242,10 +254,10 @@ fn a_full_disk_is_named_what_was_written_can_be_read_and_all_goes_on_when_there_
         assert!(std::time::Instant::now() < deadline, "it does not recover: {error}");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    assert_eq!(metadata.jobs().unwrap()[0].record, written);
+    assert_eq!(metadata.stored().unwrap()[0].record, written);
     drop(metadata);
-    let metadata = Metadata::open(disk.0.path()).unwrap();
-    assert_eq!(metadata.jobs().unwrap()[0].record, written, "and nothing is lost when it is opened again");
+    let metadata = Database::open(disk.0.path()).unwrap();
+    assert_eq!(metadata.stored().unwrap()[0].record, written, "and nothing is lost when it is opened again");
     drop(metadata);
 }
 
@@ -257,13 +269,13 @@ fn child_that_writes_until_it_is_killed() {
     let Some(folder) = std::env::var_os(CHILD) else { return };
     let folder = Path::new(&folder);
     let _lock = DataLock::take(folder).unwrap();
-    let metadata = Metadata::open(folder).unwrap();
-    let mut record = metadata.jobs().unwrap().pop().map_or_else(record, |job| job.record);
+    let metadata = Database::open(folder).unwrap();
+    let mut record = metadata.stored().unwrap().pop().map_or_else(record, |job| job.record);
     loop {
         record.attempt += 1;
         record.last_event += 1;
-        let change = Change { begun: Some(&begun(record.attempt)), event: Some(&event(record.last_event)), forget_begun: false };
-        metadata.put("j", &record, &change).unwrap();
+        let execution = BegunChange::Is(Box::new(begun(record.attempt)));
+        put(&metadata, "j", &record, execution, Some(event(record.last_event))).unwrap();
         println!("durable {}", record.last_event);
     }
 }
@@ -287,8 +299,8 @@ fn what_was_acknowledged_survives_kill_9_and_the_lock_does_not() {
         // What it said after we stopped listening counts too.
         said = lines.map_while(Result::ok).filter_map(|line| line.split("durable ").nth(1)?.parse().ok()).last().unwrap_or(said);
         let _lock = DataLock::take(folder.path()).unwrap();
-        let metadata = Metadata::open(folder.path()).unwrap();
-        let job = metadata.jobs().unwrap().pop().unwrap();
+        let metadata = Database::open(folder.path()).unwrap();
+        let job = metadata.stored().unwrap().pop().unwrap();
         assert!(job.record.last_event >= said, "{} is there, {said} was said", job.record.last_event);
         assert_eq!(job.begun, Some(begun(job.record.attempt)), "record and execution are of one batch");
         let mut numbers = Vec::new();

@@ -17,10 +17,10 @@ use weir_protocol::{
 };
 use weir_storage::{Committable, JobStorage};
 
-use super::super::{Clock, Cluster, ClusterOptions, Hello, WorkerLink};
+use super::super::{Clock, Cluster, ClusterOptions, Hello, Through, WorkerLink};
 use crate::faulty::FaultyStore;
-use crate::registry::{LinkId, Now};
 use crate::{Limits, ServeError};
+use weir_cluster::{LinkId, Now};
 
 pub(super) const VERSION: &str = "1.2.3";
 
@@ -75,6 +75,11 @@ impl World {
             Err(ServeError::Locked { .. }) => None,
             Err(error) => panic!("{error}"),
         })
+    }
+
+    /// The same, with something between it and its metadata.
+    pub(super) fn open_through(&self, through: Through) -> Cluster {
+        Cluster::open_through(self.options(&self.folder.path().join("data")), through).unwrap()
     }
 
     fn options(&self, data_dir: &Path) -> ClusterOptions {

@@ -27,7 +27,7 @@ fn a_healthy_job_is_taken_over_without_restarting_a_task() {
     let cluster = world.open();
     assert!(matches!(a.join(&cluster), Command::Welcome { keep, .. } if keep.len() == 1));
     assert_eq!(cluster.job("j").unwrap().status.state, JobState::Running, "its tasks run all the time");
-    let reason = cluster.job("j").unwrap().status.reason.unwrap();
+    let reason = until("the reason follows", || cluster.job("j").unwrap().status.reason);
     assert!(reason.contains("waits for the workers of attempt 1: a, b"), "{reason}");
     b.join(&cluster);
     wait_event(&cluster, "j", before.number, "taken-over");
@@ -156,7 +156,7 @@ fn what_people_wished_is_done_by_the_next_coordinator() {
 
     let cluster = world.open_at(&copy);
     a.mute.store(false, Ordering::SeqCst);
-    assert_eq!(cluster.job("k").unwrap().status.state, JobState::Cancelled);
+    wait_state(&cluster, "k", JobState::Cancelled);
     let Command::Welcome { keep, .. } = a.join(&cluster) else { panic!("it may join") };
     assert_eq!(keep.iter().map(|execution| execution.job.as_str()).collect::<Vec<_>>(), ["j"]);
     wait_state(&cluster, "j", JobState::Stopped);

@@ -5,37 +5,42 @@ use weir_plan::Diagnostics;
 use weir_protocol::api::{JobState, LedElsewhere, Refusal, RefusalKind};
 use weir_storage::{ComponentError, ComponentErrorKind};
 
-use super::elsewhere::NotAdopted;
-use crate::metadata::MetadataError;
+use crate::Unwritten;
+use crate::elsewhere::NotAdopted;
 
 /// What to do where the coordinator's disk does not do it.
 const DISK_HINT: &str = "nothing was changed; look at the coordinator's disk and its log, and try again";
+
+/// What to do where it does not answer.
+const SLOW_HINT: &str = "it may still be done; look at the coordinator's disk and its log, and at the job before you try again";
 
 fn refusal(kind: RefusalKind, code: ErrorNumber, message: String, hint: impl Into<String>) -> Refusal {
     Refusal { kind, code: code.to_string(), message, hint: Some(hint.into()) }
 }
 
 /// The job file is wrong. The code is that of its first problem.
-pub(super) fn job_file(problems: &Diagnostics) -> Refusal {
+pub fn job_file(problems: &Diagnostics) -> Refusal {
     let code = problems.iter().next().map_or(ErrorNumber::JobFileSyntax, |problem| problem.code.number());
     Refusal { kind: RefusalKind::Invalid, code: code.to_string(), message: problems.to_string(), hint: None }
 }
 
-pub(super) fn component_missing(job: &str, component: &str, digest: Option<String>) -> Refusal {
+/// A component that a job names is not there.
+pub fn component_missing(job: &str, component: &str, digest: Option<String>) -> Refusal {
     let which = digest.map(|digest| format!(" (digest {digest})")).unwrap_or_default();
     let message = format!("cannot submit job {job}: the cluster does not have component {component}{which}");
     let hint = "`weir job submit` uploads what a job names; with other programs, push the component first";
     refusal(RefusalKind::NotFound, ErrorNumber::ComponentMissingOnCluster, message, hint)
 }
 
-pub(super) fn not_over(action: &str, name: &str, state: JobState) -> Refusal {
+pub(crate) fn not_over(action: &str, name: &str, state: JobState) -> Refusal {
     let message = format!("cannot {action} job {name}: a job of this name is {state}");
     let stop = format!("stop it first (`weir job stop {name}`)");
     let hint = if action == "submit" { format!("{stop}, or give the other job another name") } else { stop };
     refusal(RefusalKind::Conflict, ErrorNumber::JobNotOver, message, hint)
 }
 
-pub(super) fn no_job<'a>(action: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Refusal {
+/// There is no job of this name; `known` are those there are.
+pub fn no_job<'a>(action: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Refusal {
     let known: Vec<&str> = known.collect();
     let hint = match weir_model::nearest(name, known.iter().copied()) {
         Some(similar) => format!("did you mean {similar}?"),
@@ -45,27 +50,29 @@ pub(super) fn no_job<'a>(action: &str, name: &str, known: impl Iterator<Item = &
     refusal(RefusalKind::NotFound, ErrorNumber::NoSuchJob, format!("cannot {action} job {name}: there is no such job"), hint)
 }
 
-pub(super) fn over(action: &str, name: &str, state: JobState) -> Refusal {
+pub(crate) fn over(action: &str, name: &str, state: JobState) -> Refusal {
     let message = format!("cannot {action} job {name}: it is {state} already");
     refusal(RefusalKind::Conflict, ErrorNumber::JobOver, message, "submitted again, it goes on from its last checkpoint")
 }
 
-pub(super) fn ending(action: &str, name: &str, how: &str) -> Refusal {
+pub(crate) fn ending(action: &str, name: &str, how: &str) -> Refusal {
     let message = format!("cannot {action} job {name}: it was asked to {how}");
     refusal(RefusalKind::Conflict, ErrorNumber::JobOver, message, "wait until it is over, and submit it again")
 }
 
-pub(super) fn rescale(name: &str, parallelism: u32, reason: &str, hint: &str) -> Refusal {
+pub(crate) fn rescale(name: &str, parallelism: u32, reason: &str, hint: &str) -> Refusal {
     let message = format!("cannot change the parallelism of job {name} to {parallelism}: {reason}");
     refusal(RefusalKind::Invalid, ErrorNumber::NotRescalable, message, hint)
 }
 
-pub(super) fn not_a_component(reason: &str) -> Refusal {
+/// Bytes are no component.
+pub fn not_a_component(reason: &str) -> Refusal {
     let message = format!("cannot keep a component: {reason}");
     refusal(RefusalKind::Invalid, ErrorNumber::NotAComponent, message, "`weir component check FILE` says more")
 }
 
-pub(super) fn component(error: ComponentError) -> Refusal {
+/// The component store does not do it.
+pub fn component(error: ComponentError) -> Refusal {
     let kind = match error.kind {
         ComponentErrorKind::Unknown => RefusalKind::NotFound,
         ComponentErrorKind::Taken => RefusalKind::Conflict,
@@ -76,11 +83,18 @@ pub(super) fn component(error: ComponentError) -> Refusal {
     Refusal { kind, code: error.code.to_string(), message: error.message, hint: error.hint }
 }
 
-pub(super) fn disk(action: &str, error: &MetadataError) -> Refusal {
+/// The coordinator's disk does not take it.
+pub fn disk(action: &str, error: &Unwritten) -> Refusal {
     refusal(RefusalKind::Internal, ErrorNumber::CoordinatorDisk, format!("cannot {action}: {error}"), DISK_HINT)
 }
 
-pub(super) fn too_many_jobs(name: &str, max: usize) -> Refusal {
+/// The coordinator's disk takes its time, and as much waits for it as may.
+pub fn disk_is_slow(action: &str) -> Refusal {
+    let message = format!("cannot {action}: the coordinator's disk has not taken what was asked for before");
+    refusal(RefusalKind::Unavailable, ErrorNumber::CoordinatorDisk, message, SLOW_HINT)
+}
+
+pub(crate) fn too_many_jobs(name: &str, max: usize) -> Refusal {
     let message = format!("cannot submit job {name}: this coordinator has {max} jobs, and that is as many as it takes");
     refusal(
         RefusalKind::Unavailable,
@@ -90,13 +104,14 @@ pub(super) fn too_many_jobs(name: &str, max: usize) -> Refusal {
     )
 }
 
-pub(super) fn coordinator_ends(action: &str) -> Refusal {
+/// The coordinator ends.
+pub fn coordinator_ends(action: &str) -> Refusal {
     let message = format!("cannot {action}: the coordinator ends");
     refusal(RefusalKind::Unavailable, ErrorNumber::CoordinatorEnds, message, "try again when it is back")
 }
 
 /// Workers of a coordinator cannot be adopted.
-pub(super) fn not_adopted(origin: &str, why: &NotAdopted, seen: &[LedElsewhere]) -> Refusal {
+pub(crate) fn not_adopted(origin: &str, why: &NotAdopted, seen: &[LedElsewhere]) -> Refusal {
     let (kind, reason) = match why {
         NotAdopted::NoOrigin => (RefusalKind::Invalid, "that names none: a coordinator's id has at least 8 hexadecimal digits"),
         NotAdopted::Unknown => {

@@ -37,7 +37,7 @@ const REGISTER_TEXT_BYTES_MAX: usize = 256;
 
 /// Why something is not heard.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Objection {
+pub(crate) enum Objection {
     /// It is about an execution that nobody waits for any more, which is no worker's fault.
     Over,
     /// It may not say that.
@@ -51,7 +51,7 @@ fn foreign<T>(what: impl Into<String>) -> Result<T, Objection> {
 }
 
 /// One execution, as workers were told to run it.
-pub(super) struct Part {
+pub(crate) struct Part {
     execution: Execution,
     job: Job,
     topology: Topology,
@@ -71,7 +71,7 @@ pub(super) struct Part {
 
 /// All executions that are listened to, and what was refused.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     /// By job, oldest first.
     parts: BTreeMap<String, Vec<Part>>,
     refused: BTreeMap<Arc<str>, u64>,
@@ -82,7 +82,7 @@ pub(super) struct Gate {
 
 impl Part {
     /// What a preparation says of who may say what; none where its job file cannot be read, which then no worker can either.
-    pub(super) fn of(prepare: &Prepare) -> Option<Part> {
+    pub(crate) fn of(prepare: &Prepare) -> Option<Part> {
         let job = prepare.spec.load().ok()?.with_edges_apart(&prepare.edges_apart);
         let topology = Topology::new(&job);
         let names: Vec<Arc<str>> = prepare.placement.workers.iter().map(|worker| worker.worker.as_str().into()).collect();
@@ -313,7 +313,7 @@ impl Part {
 
 impl Gate {
     /// Whether an execution that is prepared so is listened to already: the first of its workers was told.
-    pub(super) fn hears(&self, prepare: &Prepare) -> bool {
+    pub(crate) fn hears(&self, prepare: &Prepare) -> bool {
         // The number of an attempt that only tries is used again, each time it may be another job file.
         let execution = &prepare.execution;
         let parts = self.parts.get(&execution.job).filter(|_| execution.attempt.0 > 0);
@@ -321,7 +321,7 @@ impl Gate {
     }
 
     /// Listens to an execution from now on. Of a job the last few are: older ones may still be ending.
-    pub(super) fn listen(&mut self, part: Part) {
+    pub(crate) fn listen(&mut self, part: Part) {
         let parts = self.parts.entry(part.execution.job.clone()).or_default();
         // Attempt 0, which only tries, is used again and again.
         parts.retain(|other| other.execution != part.execution);
@@ -332,13 +332,13 @@ impl Gate {
     }
 
     /// A job is gone.
-    pub(super) fn forget(&mut self, job: &str) {
+    pub(crate) fn forget(&mut self, job: &str) {
         self.parts.remove(job);
         self.noted.retain(|(of, _, _)| of != job);
     }
 
     /// Workers are told something: what it names exists from now on.
-    pub(super) fn tells(&mut self, command: &Command) {
+    pub(crate) fn tells(&mut self, command: &Command) {
         let (Command::Trigger { execution, checkpoint, .. }
         | Command::Completed { execution, checkpoint, .. }
         | Command::Abort { execution, checkpoint }) = command
@@ -356,13 +356,13 @@ impl Gate {
     }
 
     /// Checks a report, and cuts what is only too long.
-    pub(super) fn check(&mut self, worker: &str, report: &mut Report) -> Checked {
+    pub(crate) fn check(&mut self, worker: &str, report: &mut Report) -> Checked {
         let Some(execution) = report.execution().cloned() else { return Ok(()) };
         self.part(&execution)?.check(worker, report)
     }
 
     /// Leaves of a worker's counts what is its own.
-    pub(super) fn check_progress(&mut self, worker: &str, execution: &Execution, progress: &mut WorkerProgress) -> Checked {
+    pub(crate) fn check_progress(&mut self, worker: &str, execution: &Execution, progress: &mut WorkerProgress) -> Checked {
         let part = self.part(execution)?;
         if !part.is_placed(worker) {
             return foreign("counts for an execution that it has no part in");
@@ -372,7 +372,7 @@ impl Gate {
     }
 
     /// Checks a registration: texts are short, and what is said to run is the worker's own. The rest is refused, piece by piece.
-    pub(super) fn check_register(&mut self, worker: &Arc<str>, register: &mut Register) -> Result<(), String> {
+    pub(crate) fn check_register(&mut self, worker: &Arc<str>, register: &mut Register) -> Result<(), String> {
         for (text, what) in [(&register.version, "version"), (&register.data_address, "address")] {
             if text.len() > REGISTER_TEXT_BYTES_MAX || text.chars().any(char::is_control) {
                 return Err(format!("worker {worker} gives a {what} that cannot be one"));
@@ -394,32 +394,28 @@ impl Gate {
     }
 
     /// Whether a worker runs something that needs a component.
-    pub(super) fn needs(&self, worker: &str, digest: Digest) -> bool {
+    pub(crate) fn needs(&self, worker: &str, digest: Digest) -> bool {
         self.parts.values().flatten().any(|part| part.components.contains(&digest) && part.is_placed(worker))
     }
 
     /// Counts what was not heard, and has it told: each execution's job learns once what a worker tried.
-    pub(super) fn refuse(&mut self, worker: &Arc<str>, execution: &Execution, objection: Objection) {
-        let Objection::Foreign(what) = objection else {
-            tracing::debug!(%worker, %execution, "a report about an execution that is over");
-            return;
-        };
+    pub(crate) fn refuse(&mut self, worker: &Arc<str>, execution: &Execution, objection: Objection) {
+        let Objection::Foreign(what) = objection else { return };
         *self.refused.entry(worker.clone()).or_default() += 1;
         if self.parts.contains_key(&execution.job)
             && self.noted.insert((execution.job.clone(), execution.attempt.0, worker.clone()))
         {
-            tracing::error!(%worker, %execution, what, "a worker says what it may not, and is not heard");
             self.news.push((execution.job.clone(), format!("worker {worker} {what}; it is not heard with that")));
         }
     }
 
     /// How often a worker was not heard.
-    pub(super) fn refused(&self, worker: &str) -> u64 {
+    pub(crate) fn refused(&self, worker: &str) -> u64 {
         self.refused.get(worker).copied().unwrap_or_default()
     }
 
     /// What is to be told since this was asked last: job and message.
-    pub(super) fn take_news(&mut self) -> Vec<(String, String)> {
+    pub(crate) fn take_news(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.news)
     }
 }
@@ -432,3 +428,6 @@ fn cut(text: &mut String) {
         text.push_str("... (cut)");
     }
 }
+
+#[cfg(test)]
+mod tests;

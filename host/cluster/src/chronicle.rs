@@ -7,16 +7,17 @@ use weir_plan::format_duration;
 use weir_protocol::api::EventLevel::{self, Error, Info, Warning};
 use weir_protocol::api::JobState;
 
-use super::kinds;
-use crate::{JobError, Notice, Outcome, Shortage};
+use weir_master::{JobError, Notice, Outcome, Shortage};
+
+use crate::kinds;
 
 /// What follows from a notice for those who watch.
-#[derive(Debug, PartialEq)]
-pub(super) struct Entry {
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
     /// The new state with its reason; `None` where it stays.
-    pub(super) state: Option<(JobState, Option<String>)>,
+    pub(crate) state: Option<(JobState, Option<String>)>,
     /// Level, kind, message; `None` where another event says it.
-    pub(super) event: Option<(EventLevel, &'static str, String)>,
+    pub(crate) event: Option<(EventLevel, &'static str, String)>,
 }
 
 fn entry(state: impl Into<Option<JobState>>, level: EventLevel, kind: &'static str, message: String) -> Entry {
@@ -25,7 +26,7 @@ fn entry(state: impl Into<Option<JobState>>, level: EventLevel, kind: &'static s
 
 impl Entry {
     /// An event that changes no state.
-    pub(super) fn event(level: EventLevel, kind: &'static str, message: String) -> Entry {
+    pub(crate) fn event(level: EventLevel, kind: &'static str, message: String) -> Entry {
         entry(None, level, kind, message)
     }
 
@@ -39,7 +40,7 @@ impl Entry {
 }
 
 /// In words.
-pub(super) fn shortage(shortage: &Shortage) -> String {
+pub(crate) fn shortage(shortage: &Shortage) -> String {
     let Shortage { needed, free, ahead, workers } = shortage;
     let slots = |count: u32| if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
     let there = match workers {
@@ -59,7 +60,7 @@ pub(super) fn shortage(shortage: &Shortage) -> String {
 }
 
 /// What follows from a notice; nothing from those that come all the time.
-pub(super) fn of_notice(notice: &Notice) -> Option<Entry> {
+pub(crate) fn of_notice(notice: &Notice) -> Option<Entry> {
     Some(match notice {
         Notice::Progress(_) | Notice::Completed { .. } => return None,
         Notice::Waiting(missing) => {
@@ -181,7 +182,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// What follows from the first completed checkpoint of an attempt.
-pub(super) fn first_checkpoint(notice: &Notice) -> Option<Entry> {
+pub(crate) fn first_checkpoint(notice: &Notice) -> Option<Entry> {
     let Notice::Completed { checkpoint, duration, bytes, .. } = notice else { return None };
     let message = format!(
         "checkpoint {checkpoint} is complete after {} ms, with {}; later ones are not listed here",
@@ -192,7 +193,7 @@ pub(super) fn first_checkpoint(notice: &Notice) -> Option<Entry> {
 }
 
 /// What follows from the end of a job's master; nothing where only this process ends.
-pub(super) fn of_end(end: &Result<Outcome, JobError>) -> Option<Entry> {
+pub(crate) fn of_end(end: &Result<Outcome, JobError>) -> Option<Entry> {
     Some(match end {
         Ok(Outcome::Left) => return None,
         Ok(Outcome::Finished(_)) => {
@@ -228,7 +229,7 @@ pub(super) fn of_end(end: &Result<Outcome, JobError>) -> Option<Entry> {
 }
 
 /// A job ends without a last checkpoint.
-pub(super) fn cancelled() -> Entry {
+pub(crate) fn cancelled() -> Entry {
     let message = "it was ended without a last checkpoint; submitted again, it goes on from the one before".to_owned();
     entry(JobState::Cancelled, Info, kinds::CANCELLED, message)
 }

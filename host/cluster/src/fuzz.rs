@@ -12,7 +12,7 @@ use weir_protocol::{
 };
 use weir_storage::{InstanceState, ManifestKind, Segment, StoredFile};
 
-use super::gate::{Gate, Objection, Part};
+use crate::gate::{Gate, Objection, Part};
 
 const KEYED: &str = "[job]\nname = \"j\"\nparallelism = 2\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[operator]]\nid = \"op\"\n\
                      component = \"op@1.0.0\"\ninput = { from = \"in\", exchange = \"hash\" }\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
@@ -31,7 +31,7 @@ fn keyed_spec() -> JobSpec {
 }
 
 /// Tasks 0 and 1 read, 2 and 3 run operator and sink; a has the first of each, b the second.
-pub(super) fn keyed() -> (Gate, Execution) {
+pub(crate) fn keyed() -> (Gate, Execution) {
     let execution = Execution { job: "j".to_owned(), attempt: Attempt(3) };
     let spec = keyed_spec();
     let address = |worker: &str| WorkerAddress { worker: worker.to_owned(), address: String::new() };
@@ -53,12 +53,12 @@ pub(super) fn keyed() -> (Gate, Execution) {
     (gate, execution)
 }
 
-pub(super) fn segment() -> Segment {
+pub(crate) fn segment() -> Segment {
     Segment { file: "3-6-2-0".to_owned(), offset: 0, length: 1, checksum: String::new() }
 }
 
 /// What worker a may say of task 2.
-pub(super) fn good() -> Acknowledgement {
+pub(crate) fn good() -> Acknowledgement {
     let state = InstanceState { chain: vec![segment()], watermark: 0, finished: false };
     let in_flight = InFlightState {
         from: "in".to_owned(),

@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_master::{Adopted, Begun};
 use weir_model::TaskId;
 use weir_plan::Topology;
 use weir_protocol::{Execution, Running, WorkerId};
-
-use crate::{Adopted, Begun};
 
 /// What is decided.
 #[derive(Debug)]

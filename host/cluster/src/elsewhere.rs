@@ -10,8 +10,7 @@ use weir_model::Epoch;
 use weir_protocol::api::LedElsewhere;
 use weir_protocol::{Register, follows};
 
-use super::Hello;
-use crate::registry::Now;
+use crate::{Hello, Now};
 
 /// How long a worker is shown that does not come again: it has found its coordinator, or is gone. Longer than several attempts at several
 /// addresses take.
@@ -22,7 +21,7 @@ const DIGITS_MIN: usize = 8;
 
 /// Which coordinator this is, whose place it takes, and who follows others.
 #[derive(Debug)]
-pub(super) struct Elsewhere {
+pub(crate) struct Elsewhere {
     epoch: Epoch,
     succeeds: Vec<Epoch>,
     seen: BTreeMap<Arc<str>, (Now, LedElsewhere)>,
@@ -30,7 +29,7 @@ pub(super) struct Elsewhere {
 
 /// What a person has named cannot be adopted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NotAdopted {
+pub(crate) enum NotAdopted {
     /// It is too short, or no number at all.
     NoOrigin,
     /// No worker that was seen is led by such a coordinator.
@@ -41,22 +40,22 @@ pub(super) enum NotAdopted {
 
 impl Elsewhere {
     /// Of a coordinator that takes the place of those that are lost for good.
-    pub(super) fn new(epoch: Epoch, succeeds: Vec<Epoch>) -> Elsewhere {
+    pub(crate) fn new(epoch: Epoch, succeeds: Vec<Epoch>) -> Elsewhere {
         Elsewhere { epoch, succeeds, seen: BTreeMap::new() }
     }
 
     /// This coordinator.
-    pub(super) fn epoch(&self) -> Epoch {
+    pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
 
     /// Coordinators whose place it takes.
-    pub(super) fn succeeds(&self) -> &[Epoch] {
+    pub(crate) fn succeeds(&self) -> &[Epoch] {
         &self.succeeds
     }
 
     /// Why a worker that registers stays with another coordinator; none where it may join. The flag says whether that is news.
-    pub(super) fn objection(&mut self, now: Now, hello: &Hello, register: &Register) -> Option<(String, bool)> {
+    pub(crate) fn objection(&mut self, now: Now, hello: &Hello, register: &Register) -> Option<(String, bool)> {
         let led_by = register.led_by.filter(|_| !register.running.is_empty());
         let Some(led_by) = led_by.filter(|led_by| !follows(*led_by, self.epoch, &self.succeeds)) else {
             self.seen.remove(&hello.name);
@@ -85,18 +84,18 @@ impl Elsewhere {
     }
 
     /// Time has passed.
-    pub(super) fn tick(&mut self, now: Now) {
+    pub(crate) fn tick(&mut self, now: Now) {
         self.seen.retain(|_, (seen, _)| now.steady_ms.saturating_sub(seen.steady_ms) < SHOWN_MS);
     }
 
     /// Workers that do not join, by name.
-    pub(super) fn shown(&self) -> Vec<LedElsewhere> {
+    pub(crate) fn shown(&self) -> Vec<LedElsewhere> {
         self.seen.values().map(|(_, shown)| shown.clone()).collect()
     }
 
     /// Whose place this coordinator would take, if it took that of the coordinator with this origin (the beginning of it) up to the
     /// last life of it that was seen. To be written durably, and then [`Elsewhere::adopt`]ed.
-    pub(super) fn with(&self, origin: &str) -> Result<Vec<Epoch>, NotAdopted> {
+    pub(crate) fn with(&self, origin: &str) -> Result<Vec<Epoch>, NotAdopted> {
         let origin = origin.to_ascii_lowercase();
         if origin.len() < DIGITS_MIN || !origin.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(NotAdopted::NoOrigin);
@@ -113,7 +112,7 @@ impl Elsewhere {
     }
 
     /// It takes their place from now on.
-    pub(super) fn adopt(&mut self, succeeds: Vec<Epoch>) {
+    pub(crate) fn adopt(&mut self, succeeds: Vec<Epoch>) {
         self.succeeds = succeeds;
     }
 }

@@ -13,13 +13,13 @@ const DAY_MS: u64 = 86_400_000;
 
 /// When which node was warned of last, by the wall clock.
 #[derive(Default)]
-pub(super) struct Expiry {
+pub(crate) struct Expiry {
     warned_ms: BTreeMap<String, u64>,
 }
 
 impl Expiry {
     /// Of nodes and the ends of their certificates (0: not known), those that are to be warned of now, each with what to say.
-    pub(super) fn due<'a>(&mut self, wall_ms: u64, nodes: impl Iterator<Item = (&'a str, u64)>) -> Vec<(String, String)> {
+    pub(crate) fn due<'a>(&mut self, wall_ms: u64, nodes: impl Iterator<Item = (&'a str, u64)>) -> Vec<(String, String)> {
         let (mut due, mut warned) = (Vec::new(), BTreeMap::new());
         for (node, until_ms) in nodes.filter(|(_, until_ms)| *until_ms > 0) {
             let left_ms = until_ms.saturating_sub(wall_ms);

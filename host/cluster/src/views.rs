@@ -5,24 +5,20 @@ use weir_plan::VertexKind;
 use weir_protocol::api::{ClusterStatus, ComponentStatus, JobDetail, JobStatus, VertexStatus, WorkerStatus};
 use weir_storage::StoredComponent;
 
-use super::ClusterOptions;
-use super::elsewhere::Elsewhere;
-use super::job::Book;
-use crate::Progress;
-use crate::metadata::Counts;
+use weir_master::{Progress, VertexProgress};
+
+use crate::Counts;
+use crate::book::Book;
+use crate::elsewhere::Elsewhere;
 use crate::registry::Member;
 use crate::schedule::Schedule;
+use crate::state::Settings;
 
-pub(super) fn cluster(
-    options: &ClusterOptions,
-    started_at_ms: u64,
-    workers: &[WorkerStatus],
-    elsewhere: &Elsewhere,
-) -> ClusterStatus {
+pub(crate) fn cluster(options: &Settings, started_at_ms: u64, workers: &[WorkerStatus], elsewhere: &Elsewhere) -> ClusterStatus {
     let alive = || workers.iter().filter(|worker| worker.alive);
     ClusterStatus {
         cluster: options.cluster.clone(),
-        certificate_until_ms: (options.certificate_until_ms)(),
+        certificate_until_ms: options.certificate_until_ms,
         version: options.version.clone(),
         started_at_ms,
         workers: alive().count() as u32,
@@ -34,7 +30,7 @@ pub(super) fn cluster(
     }
 }
 
-pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule, reports_refused: u64) -> WorkerStatus {
+pub(crate) fn worker(name: &str, member: &Member, schedule: &Schedule, reports_refused: u64) -> WorkerStatus {
     WorkerStatus {
         name: name.to_owned(),
         alive: member.link.is_some(),
@@ -51,12 +47,13 @@ pub(super) fn worker(name: &str, member: &Member, schedule: &Schedule, reports_r
     }
 }
 
-pub(super) fn component(stored: StoredComponent) -> ComponentStatus {
+/// A component of the store, as it is shown.
+pub fn component(stored: StoredComponent) -> ComponentStatus {
     let StoredComponent { name, version, digest, size_bytes, pushed_at_ms } = stored;
     ComponentStatus { name, version, digest, size_bytes, pushed_at_ms: pushed_at_ms.unwrap_or_default() }
 }
 
-pub(super) fn status(name: &str, book: &Book) -> JobStatus {
+pub(crate) fn status(name: &str, book: &Book) -> JobStatus {
     let record = &book.record;
     let counts = book.counts.as_ref();
     JobStatus {
@@ -84,7 +81,7 @@ fn odd_rows(counts: &Counts) -> Oddities {
     all
 }
 
-pub(super) fn detail(name: &str, book: &Book, default_storage: &str) -> JobDetail {
+pub(crate) fn detail(name: &str, book: &Book, default_storage: &str) -> JobDetail {
     let counts = book.counts.as_ref();
     let job = book.record.spec.load().ok();
     let dead_letters = job.as_ref().map(weir_plan::Job::dead_letters).unwrap_or_default();
@@ -107,7 +104,7 @@ pub(super) fn detail(name: &str, book: &Book, default_storage: &str) -> JobDetai
 }
 
 /// What a master says, as it is shown and kept.
-pub(super) fn counts(progress: &Progress) -> Counts {
+pub(crate) fn counts(progress: &Progress) -> Counts {
     let finite = progress.metrics.iter().filter(|(_, value)| value.is_finite());
     Counts {
         rows_read: progress.rows_read,
@@ -122,7 +119,7 @@ pub(super) fn counts(progress: &Progress) -> Counts {
 
 fn vertices(progress: &Progress) -> Vec<VertexStatus> {
     let workers = progress.workers.iter().map(Some).chain(std::iter::repeat(None));
-    let vertex = |(vertex, workers): (&crate::VertexProgress, Option<&Vec<String>>)| VertexStatus {
+    let vertex = |(vertex, workers): (&VertexProgress, Option<&Vec<String>>)| VertexStatus {
         uid: vertex.uid.clone(),
         kind: vertex.kind.to_owned(),
         parallelism: vertex.rows_in_by_subtask.len() as u32,

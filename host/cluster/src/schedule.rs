@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::Shortage;
+use weir_master::Shortage;
 
 /// Name of a worker.
 type Name = Arc<str>;
@@ -127,6 +127,14 @@ impl Schedule {
     pub(crate) fn within_reach(&self, job: &str, submitted_ms: u64) -> u32 {
         let (free, with_own): (u32, u32) = (self.free(None).values().sum(), self.free(Some(job)).values().sum());
         with_own - free + free.saturating_sub(self.ahead(job, submitted_ms))
+    }
+
+    /// A job has all the slots it needs, or waits for them.
+    ///
+    /// # Panics
+    /// If one does both.
+    pub(crate) fn invariants(&self) {
+        assert!(self.waiting().all(|job| !self.holds(job)), "a job holds slots and waits for some");
     }
 
     /// Free slots of each worker that is there. Those of one job may count as free.

@@ -34,15 +34,15 @@ const _: () = assert!(RIVAL_HEARD_MS < STOOD_STILL_MS);
 const _: () = assert!(RIVAL_HEARD_MS < HEARTBEAT_TIMEOUT_MS);
 
 /// Number of a connection, given by whoever accepts them.
-pub(crate) type LinkId = u64;
+pub type LinkId = u64;
 
 /// What time it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Now {
+pub struct Now {
     /// Milliseconds since any fixed start; never goes back.
-    pub(crate) steady_ms: u64,
+    pub steady_ms: u64,
     /// Milliseconds since the Unix epoch.
-    pub(crate) wall_ms: u64,
+    pub wall_ms: u64,
 }
 
 /// A worker that wants to register.
@@ -257,6 +257,11 @@ impl Registry {
         member.link = None;
         member.since = now;
         vec![Change::Lost { worker, link, reason: reason.to_owned() }]
+    }
+
+    /// Whether a connection is that of a worker which is there.
+    pub(crate) fn is_joined(&self, link: LinkId) -> bool {
+        self.links.contains_key(&link)
     }
 
     /// The connection of a worker that is there.

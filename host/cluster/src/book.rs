@@ -1,0 +1,92 @@
+//! What is known of one job: as it is on disk, and as its master said last. Pure data, and the rules by which an event becomes part of it.
+
+use weir_master::{Notice, Progress, Shortage};
+use weir_protocol::api::{CheckpointStatus, JobEvent};
+
+use crate::chronicle::Entry;
+use crate::record::{Counts, JobRecord};
+use crate::{chronicle, views};
+
+/// A job's page.
+pub(crate) struct Book {
+    /// As it is on disk, or is going to be as soon as the disk takes it again.
+    pub(crate) record: JobRecord,
+    /// How far it is, as its master said last; where it is over, how far it was.
+    pub(crate) counts: Option<Counts>,
+    /// Rows read per second, as its master said last.
+    pub(crate) rows_per_second: f64,
+    /// The checkpoint completed last.
+    pub(crate) checkpoint: Option<CheckpointStatus>,
+    /// Set until the first checkpoint of an attempt was told.
+    checkpoint_is_news: bool,
+    /// The shortage that was told last.
+    shortage: Option<Shortage>,
+}
+
+impl Book {
+    pub(crate) fn new(record: JobRecord) -> Book {
+        Book {
+            counts: record.counts.clone(),
+            rows_per_second: 0.0,
+            checkpoint: record.checkpoint.clone(),
+            record,
+            checkpoint_is_news: true,
+            shortage: None,
+        }
+    }
+
+    /// Its master says how far it is.
+    pub(crate) fn hear(&mut self, progress: &Progress) {
+        (self.counts, self.rows_per_second) = (Some(views::counts(progress)), progress.rows_per_second);
+    }
+
+    /// An execution begins, and is on disk.
+    pub(crate) fn begins(&mut self) {
+        (self.checkpoint_is_news, self.shortage, self.counts) = (true, None, None);
+    }
+
+    /// Its master says something. What is to be written of that.
+    pub(crate) fn notice(&mut self, notice: &Notice, wall_ms: u64) -> Option<Entry> {
+        let mut entry = chronicle::of_notice(notice);
+        match notice {
+            Notice::Progress(progress) => self.hear(progress),
+            Notice::Completed { checkpoint, duration, bytes, in_flight_bytes, unaligned } => {
+                self.checkpoint = Some(CheckpointStatus {
+                    id: *checkpoint,
+                    duration_ms: duration.as_millis() as u64,
+                    bytes: *bytes,
+                    in_flight_bytes: *in_flight_bytes,
+                    unaligned: *unaligned,
+                    completed_at_ms: wall_ms,
+                });
+                if std::mem::take(&mut self.checkpoint_is_news) {
+                    entry = chronicle::first_checkpoint(notice);
+                }
+            }
+            Notice::Waiting(shortage) => {
+                let told = self.shortage.replace(*shortage);
+                // How many wait before it changes often, and is shown; an event of each change would be one of each job that waits.
+                if told.is_some_and(|told| (told.needed, told.workers) == (shortage.needed, shortage.workers))
+                    && let Some((_, reason)) = entry.take().and_then(|entry| entry.state)
+                {
+                    self.record.reason = reason;
+                }
+            }
+            _ => {}
+        }
+        entry
+    }
+}
+
+/// Puts what happened into a record; gives the event, if it is one.
+pub(crate) fn happen(record: &mut JobRecord, entry: Entry, now_ms: u64) -> Option<JobEvent> {
+    if let Some((state, reason)) = entry.state {
+        if record.state != state {
+            record.since_ms = now_ms;
+        }
+        (record.state, record.reason) = (state, reason);
+    }
+    let (level, kind, message) = entry.event?;
+    record.last_event += 1;
+    Some(JobEvent { number: record.last_event, at_ms: now_ms, level, kind: kind.to_owned(), message })
+}

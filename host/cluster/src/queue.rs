@@ -1,0 +1,34 @@
+//! Requests about names, one of which is being written. Pure data; `names` says what becomes of them.
+
+use std::collections::VecDeque;
+
+use weir_model::Epoch;
+
+use crate::record::JobRecord;
+use crate::words::{ChangeId, NameAsk, RequestId};
+
+/// Requests about names that wait for those before them, at most.
+pub(crate) const WAITING_MAX: usize = 1_024;
+
+/// Requests about names.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) waiting: VecDeque<(RequestId, NameAsk)>,
+    pub(crate) writing: Option<Writing>,
+}
+
+/// A change that the disk is taking.
+pub(crate) struct Writing {
+    pub(crate) id: ChangeId,
+    pub(crate) request: RequestId,
+    /// What was attempted, for messages.
+    pub(crate) action: String,
+    pub(crate) then: Then,
+}
+
+/// What follows when it is written.
+pub(crate) enum Then {
+    Submitted { name: String, record: Box<JobRecord> },
+    Removed { name: String },
+    Adopted { succeeds: Vec<Epoch> },
+}

@@ -1,0 +1,161 @@
+//! What people ask of the cluster: handed to the machine, and its answer waited for.
+
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use weir_cluster::{Ask, Done, Input, JobAsk, NameAsk, RequestId, component, refusals};
+use weir_model::Digest;
+use weir_model::limits::COMPONENT_BYTES_MAX;
+use weir_plan::{VertexKind, format_size};
+use weir_protocol::api::{
+    ClusterApi, ClusterStatus, ComponentStatus, JobDetail, JobEvent, JobStatus, JobSubmission, Refusal, WorkerStatus,
+};
+
+use super::Cluster;
+
+/// The longest wait for an event.
+const EVENT_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The longest wait for the disk. What was asked for may still be done after it. Shorter than clients wait for an answer.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
+
+impl Cluster {
+    /// Asks for something, and waits until it is done durably. `action` is for messages.
+    fn ask(&self, action: &str, ask: Ask) -> Result<Done, Refusal> {
+        let (asker, answer) = sync_channel(1);
+        let request = {
+            let mut desk = self.inner.desk.lock();
+            desk.next_request += 1;
+            let request = RequestId(desk.next_request);
+            desk.askers.insert(request, asker);
+            self.inner.handle(&mut desk, Input::Asked { request, ask });
+            request
+        };
+        answer.recv_timeout(ANSWER_WAIT_MAX).unwrap_or_else(|error| {
+            self.inner.desk.lock().askers.remove(&request);
+            Err(match error {
+                RecvTimeoutError::Timeout => refusals::disk_is_slow(action),
+                RecvTimeoutError::Disconnected => refusals::coordinator_ends(action),
+            })
+        })
+    }
+
+    fn ask_job(&self, action: &str, name: &str, ask: JobAsk) -> Result<JobStatus, Refusal> {
+        let done = self.ask(&format!("{action} job {name}"), Ask::Job { name: name.to_owned(), ask })?;
+        status(done, || self.job(name).map(|detail| detail.status))
+    }
+
+    /// The pins of all components that a job names must be there, and their bytes too.
+    fn check_components(&self, job: &weir_plan::Job, submission: &JobSubmission) -> Result<(), Refusal> {
+        for vertex in &job.vertices {
+            let VertexKind::Operator(operator) = &vertex.kind else { continue };
+            let reference = operator.component.to_string();
+            let Some(pin) = submission.spec.components.get(&reference) else {
+                return Err(refusals::component_missing(&job.name, &reference, None));
+            };
+            if !self.inner.components.has(pin.digest) {
+                return Err(refusals::component_missing(&job.name, &reference, Some(pin.digest.to_string())));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn status(done: Done, otherwise: impl FnOnce() -> Result<JobStatus, Refusal>) -> Result<JobStatus, Refusal> {
+    match done {
+        Done::Job(status) => Ok(*status),
+        Done::Written => otherwise(),
+    }
+}
+
+impl ClusterApi for Cluster {
+    fn status(&self) -> ClusterStatus {
+        self.inner.desk.lock().machine.status()
+    }
+
+    fn adopt(&self, origin: &str) -> Result<ClusterStatus, Refusal> {
+        let action = format!("adopt the workers of coordinator {origin}");
+        self.ask(&action, Ask::Name(NameAsk::Adopt(origin.to_owned())))?;
+        Ok(self.status())
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        self.inner.desk.lock().machine.workers()
+    }
+
+    fn push_component(&self, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal> {
+        if bytes.len() > COMPONENT_BYTES_MAX {
+            let (size, max) = (format_size(bytes.len() as u64), format_size(COMPONENT_BYTES_MAX as u64));
+            return Err(refusals::not_a_component(&format!("it has {size}, and {max} are the most")));
+        }
+        (self.inner.inspect)(bytes).map_err(|reason| refusals::not_a_component(&reason))?;
+        let components = &self.inner.components;
+        match name {
+            Some((name, version)) => components.push(bytes, name, version).map(weir_storage::Pushed::digest),
+            None => components.keep(bytes),
+        }
+        .map_err(refusals::component)
+    }
+
+    fn has_component(&self, digest: Digest) -> bool {
+        self.inner.components.has(digest)
+    }
+
+    fn components(&self) -> Result<Vec<ComponentStatus>, Refusal> {
+        let stored = self.inner.components.list().map_err(refusals::component)?;
+        Ok(stored.into_iter().map(component).collect())
+    }
+
+    fn remove_component(&self, name: &str, version: &str) -> Result<(), Refusal> {
+        let needed = |digest| self.inner.desk.lock().machine.needs(digest);
+        self.inner.components.remove(name, version, &needed).map(drop).map_err(refusals::component)
+    }
+
+    fn submit(&self, submission: JobSubmission) -> Result<JobStatus, Refusal> {
+        let loaded = submission.spec.load().map_err(|problems| refusals::job_file(&problems))?;
+        self.check_components(&loaded, &submission)?;
+        let done = self.ask(&format!("submit job {}", loaded.name), Ask::Name(NameAsk::Submit(Box::new(submission))))?;
+        status(done, || self.job(&loaded.name).map(|detail| detail.status))
+    }
+
+    fn jobs(&self) -> Vec<JobStatus> {
+        self.inner.desk.lock().machine.jobs()
+    }
+
+    fn job(&self, name: &str) -> Result<JobDetail, Refusal> {
+        self.inner.desk.lock().machine.job(name)
+    }
+
+    fn stop(&self, name: &str) -> Result<JobStatus, Refusal> {
+        self.ask_job("stop", name, JobAsk::Stop)
+    }
+
+    fn cancel(&self, name: &str) -> Result<JobStatus, Refusal> {
+        self.ask_job("cancel", name, JobAsk::Cancel)
+    }
+
+    fn rescale(&self, name: &str, parallelism: u32) -> Result<JobStatus, Refusal> {
+        self.ask_job("change the parallelism of", name, JobAsk::Rescale(parallelism))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Refusal> {
+        self.ask(&format!("remove job {name}"), Ask::Name(NameAsk::Remove(name.to_owned()))).map(drop)
+    }
+
+    fn events(&self, name: &str, after: u64, wait: Duration) -> Result<Vec<JobEvent>, Refusal> {
+        let deadline = Instant::now() + wait.min(EVENT_WAIT_MAX);
+        let mut desk = self.inner.desk.lock();
+        loop {
+            let (last, goes_on) = desk.machine.last_event(name)?;
+            if last > after {
+                break;
+            }
+            if !goes_on || self.inner.news.wait_until(&mut desk, deadline).timed_out() {
+                return Ok(Vec::new());
+            }
+        }
+        drop(desk);
+        let events = self.inner.metadata.events(name, after);
+        events.map_err(|error| refusals::disk(&format!("show events of job {name}"), &error))
+    }
+}
