@@ -16,7 +16,7 @@ use weir_storage::{InFlightState, InstanceState, Manifest, OperatorState, Segmen
 use weir_task::in_flight::{self, Place, Share};
 use weir_task::{
     Gate, GateChannel, HeadSpec, Instances, NodeSpec, NodeWork, OnReject, RestoredInFlight, RestoredInstance, Router, Sender,
-    Signal, Target as Row, TaskSpec,
+    Signal, Target as Row, Task as RunningTask, TaskSpec,
 };
 
 use crate::operators::{Factory, Kind};
@@ -246,7 +246,7 @@ impl World {
                 stats: Arc::default(),
                 clock: self.clock.clone(),
             };
-            let (task, handle) = spec.build().map_err(|error| transient(error.to_string()))?;
+            let (task, handle) = RunningTask::build(spec).map_err(|error| transient(error.to_string()))?;
             tasks.insert(id, SimTask::new(task, handle));
             persisters.insert(id, persister);
         }

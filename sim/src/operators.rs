@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, WATERMARK_END, WATERMARK_START};
 use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
-use weir_task::{CapturedState, Instance, InstanceFactory};
+use weir_task::{CapturedState, InstanceFactory, OperatorInstance};
 
 use crate::clock::SimClock;
 use crate::outside::Outside;
@@ -124,7 +124,7 @@ impl CapturedState for Encoded {
 
 impl Factory {
     /// An instance as captures have it, oldest first; without one, as it is at the start.
-    pub(crate) fn of_images(&self, images: &[Vec<u8>]) -> Box<dyn Instance> {
+    pub(crate) fn of_images(&self, images: &[Vec<u8>]) -> Box<dyn OperatorInstance> {
         let state = State::of_chain(images);
         Box::new(Native {
             of: self.clone(),
@@ -137,11 +137,11 @@ impl Factory {
 }
 
 impl InstanceFactory for Factory {
-    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
+    fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
         Ok(self.of_images(&[]))
     }
 
-    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError> {
+    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
         let images: Vec<Vec<u8>> = images.iter().map(|image| image.to_vec()).collect();
         Ok(self.of_images(&images))
     }
@@ -195,7 +195,7 @@ impl Native {
     }
 }
 
-impl Instance for Native {
+impl OperatorInstance for Native {
     fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
         self.of.clock.spend(self.of.row_us * rows.len() as u64);
         if self.state.finished {

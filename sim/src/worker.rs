@@ -8,7 +8,7 @@ use weir_checkpoint::align::DeclineReason;
 use weir_model::{Attempt, Barrier, BarrierKind, CheckpointId, TaskId};
 use weir_protocol::{Command, Execution as ExecutionId, Failure, FailureKind, Prepare, Report as Say, Running};
 use weir_storage::{JobStorage, Manifest, StorageError};
-use weir_task::{Control, Outlet, Report, SnapshotPart, Task, TaskHandle, Turn, Wake};
+use weir_task::{Control, Outlet, SnapshotPart, Task, TaskHandle, TaskReport, Turn, Wake};
 
 use crate::build::{Planned, Restored};
 use crate::persister::{Done, Item, Persister};
@@ -69,7 +69,7 @@ impl SimTask {
 /// What tasks say in a turn.
 pub(crate) enum Said {
     Part(TaskId, SnapshotPart),
-    Report(TaskId, Report),
+    Report(TaskId, TaskReport),
 }
 
 /// Where they say it, to be looked at after the turn.
@@ -84,7 +84,7 @@ impl Outlet for Mouth {
         self.said.lock().push(Said::Part(task, part));
     }
 
-    fn report(&mut self, task: TaskId, report: Report) {
+    fn report(&mut self, task: TaskId, report: TaskReport) {
         self.said.lock().push(Said::Report(task, report));
     }
 
@@ -491,7 +491,7 @@ impl World {
         let execution = self.execution_id(attempt);
         match said {
             Said::Part(task, part) => self.persist(worker, attempt, task, Item::Part(part)),
-            Said::Report(task, Report::Committed(checkpoint)) => {
+            Said::Report(task, TaskReport::Committed(checkpoint)) => {
                 self.persist(worker, attempt, task, Item::Committed(checkpoint));
                 if let Some(of) = self.execution(worker, attempt) {
                     of.said.committed.retain(|(known, _)| *known != task);
@@ -499,7 +499,7 @@ impl World {
                 }
                 self.say(worker, Say::Committed { execution, task, checkpoint }, 0);
             }
-            Said::Report(task, Report::Declined { checkpoint, reason }) => {
+            Said::Report(task, TaskReport::Declined { checkpoint, reason }) => {
                 self.seen.declined += 1;
                 let subsumed_by = match &reason {
                     DeclineReason::Subsumed { by } => Some(*by),
@@ -508,13 +508,13 @@ impl World {
                 let reason = reason.to_string();
                 self.say(worker, Say::Declined { execution, task, checkpoint, subsumed_by, reason }, 0);
             }
-            Said::Report(task, Report::Finished) => {
+            Said::Report(task, TaskReport::Finished) => {
                 if let Some(of) = self.execution(worker, attempt) {
                     of.said.finished.push(task);
                 }
                 self.say(worker, Say::Finished { execution, task }, 0);
             }
-            Said::Report(task, Report::Failed(error)) => {
+            Said::Report(task, TaskReport::Failed(error)) => {
                 if error.is_permanent() {
                     self.outside.complain(format!("task {task} failed for good: {error}"));
                 }

@@ -1,8 +1,8 @@
 //! `cargo xtask dist`: what people install, in `target/dist`: a tarball, a Debian package, a Python wheel, a folder to build an image
 //! from. packaging/README.md says what each is; the texts in them are in packaging/.
 
+use crate::build::{self, Profile};
 use crate::needs::{self, Purpose};
-use crate::setup::{self, Profile};
 use crate::shell;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
@@ -21,7 +21,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     }
     let workspace = Workspace::load()?;
     needs::ensure(Purpose::Host, &workspace.target)?;
-    let weir = setup::build_host(&workspace, profile)?;
+    let weir = build::host(&workspace, profile)?;
     let dist = Dist::begin(&workspace, &weir)?;
     for file in [dist.tarball()?, dist.debian()?, dist.wheel()?, dist.docker()?] {
         println!("{}", file.display());

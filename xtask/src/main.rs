@@ -5,6 +5,7 @@
 
 mod bare;
 mod bench;
+mod build;
 mod child;
 mod demo;
 mod deny;

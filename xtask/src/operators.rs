@@ -3,8 +3,8 @@
 //! They are kept built, so that a version stands for the same bytes on every machine and with every toolchain: state belongs to
 //! bytes. An operator whose bytes change needs a new version; `cargo xtask tidy` notices a source that is newer than what was built.
 
+use crate::build::{self, Profile};
 use crate::needs::{self, Purpose, WASM_TARGET};
-use crate::setup::{self, Profile};
 use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -86,15 +86,15 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     }
     let workspace = Workspace::load()?;
     needs::ensure(Purpose::Operators, &workspace.target)?;
-    let weir = setup::build_host(&workspace, Profile::Dev)?;
+    let weir = build::host(&workspace, Profile::Dev)?;
+    compile(&workspace, &names(&workspace))?;
     if check { verify(&workspace, &weir) } else { renew(&workspace, &weir) }
 }
 
-/// Builds what has changed anew.
+/// Writes anew what has changed of compiled operators.
 fn renew(workspace: &Workspace, weir: &Path) -> Result<()> {
     let old = Index::load(workspace)?;
     let mut new = Index { rustc: rustc()?, entries: BTreeMap::new() };
-    compile(workspace, &names(workspace))?;
     for (name, folder, version) in first_party(workspace)? {
         let built = component(workspace, weir, &name)?;
         let entry = Entry { version, component: sha256(std::slice::from_ref(&built))?, source: source(workspace, &folder)? };
@@ -117,7 +117,7 @@ fn renew(workspace: &Workspace, weir: &Path) -> Result<()> {
     fs::write(&index, new.text()).with_context(|| format!("cannot write {}", index.display()))
 }
 
-/// Builds everything and compares. Another compiler makes other bytes, so nothing can be said then.
+/// Compares compiled operators with those in the repository. Another compiler makes other bytes, so nothing can be said then.
 pub(crate) fn verify(workspace: &Workspace, weir: &Path) -> Result<()> {
     let index = Index::load(workspace)?;
     let rustc = rustc()?;
@@ -125,7 +125,6 @@ pub(crate) fn verify(workspace: &Workspace, weir: &Path) -> Result<()> {
         eprintln!("note: bundled operators were built by {}, this is {rustc}: their bytes are not compared", index.rustc);
         return Ok(());
     }
-    compile(workspace, &names(workspace))?;
     for (name, entry) in &index.entries {
         let built = sha256(&[component(workspace, weir, name)?])?;
         if built != entry.component {
@@ -157,7 +156,8 @@ fn first_party(workspace: &Workspace) -> Result<Vec<(String, String, String)>> {
     Ok(packages.map(|package| (package.name.clone(), package.folder.clone(), package.version.clone())).collect())
 }
 
-fn names(workspace: &Workspace) -> Vec<String> {
+/// All operators of the workspace.
+pub(crate) fn names(workspace: &Workspace) -> Vec<String> {
     workspace.operators().map(|package| package.name.clone()).collect()
 }
 

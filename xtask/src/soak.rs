@@ -1,7 +1,9 @@
 //! `cargo xtask soak`: what is too long for every change. Fresh seeds in the simulators, and jobs and clusters of real processes killed again
 //! and again, until the time is over or something fails. Its log goes to bench/soak.log, to be committed as evidence.
 
-use crate::setup::{self, Profile};
+use crate::build::Profile;
+use crate::needs::Purpose;
+use crate::setup;
 use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -55,7 +57,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         }
     }
     let workspace = Workspace::load()?;
-    let prepared = setup::prepare(&workspace, Profile::Dev, &setup::default_data_dir(&workspace))?;
+    let prepared = setup::prepare(&workspace, Purpose::Operators, Profile::Dev, &setup::default_data_dir(&workspace))?;
     let commit = shell::read(Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(&workspace.root))?;
     let mut log = format!("cargo xtask soak --minutes {minutes} --seed {seed}, commit {}\n", commit.trim());
     let (started, length) = (Instant::now(), Duration::from_secs(60 * minutes));

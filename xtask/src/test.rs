@@ -1,16 +1,16 @@
 //! `cargo xtask test`: every test of the repository, with everything they need. The runner's summary is the last thing printed.
 
-use crate::needs::{self, Purpose};
+use crate::build::Profile;
+use crate::needs::Purpose;
 use crate::operators;
-use crate::setup::{self, Profile};
+use crate::setup;
 use crate::shell;
 use crate::workspace::Workspace;
 use anyhow::Result;
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
-    needs::ensure(Purpose::Tests, &workspace.target)?;
-    let prepared = setup::prepare(&workspace, Profile::Dev, &setup::default_data_dir(&workspace))?;
+    let prepared = setup::prepare(&workspace, Purpose::Tests, Profile::Dev, &setup::default_data_dir(&workspace))?;
     let componentize_py = setup::python(&workspace)?;
     let with_nextest = setup::nextest();
     operators::verify(&workspace, &prepared.weir)?;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use weir_model::{Batch, BatchRef, Blobs, CheckpointId, Timestamp};
 use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
 use weir_sdk::native::{self, NativeOperator};
-use weir_task::{CapturedState, Instance, InstanceFactory};
+use weir_task::{CapturedState, InstanceFactory, OperatorInstance};
 
 /// Makes instances of the operator `T`.
 pub(crate) struct Factory<T> {
@@ -21,14 +21,14 @@ impl<T> Factory<T> {
 }
 
 impl<T: weir_sdk::Operator + Send> InstanceFactory for Factory<T> {
-    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
+    fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
         let operator = native::open::<T>(&self.context);
         // The bench operators take no configuration, so opening them cannot fail.
         Ok(Box::new(Native { operator: operator.unwrap_or_else(|reason| panic!("a bench operator does not open: {reason}")) }))
     }
 
     /// Its captures are empty.
-    fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError> {
+    fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
         self.instantiate()
     }
 }
@@ -37,7 +37,7 @@ struct Native {
     operator: Box<dyn NativeOperator>,
 }
 
-impl Instance for Native {
+impl OperatorInstance for Native {
     fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
         let rejections = self.operator.process(input, to_sdk(rows), &mut |port, rows| emitted.push(from_sdk(port, rows)));
         let rejections = rejections.map_err(CallError::Failed)?;

@@ -14,8 +14,7 @@ use weir_protocol::api::JobEvent;
 use crate::answer::{Refused, json};
 use crate::calls::{Calls, Turn};
 use crate::limits::{FOLLOW_STEP, WAIT_MAX};
-use crate::routes::Site;
-use crate::server::left;
+use crate::site::{Site, left};
 
 /// What a request for events may say.
 #[derive(Debug, Default, Deserialize)]

@@ -27,6 +27,7 @@ mod paced;
 mod peer;
 mod routes;
 mod server;
+mod site;
 mod tls;
 mod token;
 

@@ -14,25 +14,14 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::watch;
 use weir_model::limits::{API_BODY_BYTES_MAX, COMPONENT_BYTES_MAX};
 use weir_model::{Digest, ErrorNumber};
 use weir_protocol::api::{ClusterApi, JobSubmission, Refusal};
 
-use crate::access::Rules;
 use crate::answer::{Refused, json as answer};
-use crate::calls::Calls;
 use crate::doors::Seat;
+use crate::site::Site;
 use crate::{body, events, metrics, openapi};
-
-/// What handlers need.
-#[derive(Clone)]
-pub(crate) struct Site {
-    pub(crate) calls: Calls,
-    pub(crate) rules: Arc<Rules>,
-    /// True when the server ends.
-    pub(crate) leaving: watch::Receiver<bool>,
-}
 
 type Answer = Result<Response, Refused>;
 

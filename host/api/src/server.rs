@@ -23,7 +23,8 @@ use crate::limits::{
     CONNECTIONS_MAX, FOLLOW_STEP, GOODBYE_MAX, HEAD_BYTES_MAX, HEAD_MAX, HEADERS_MAX, LEAVING_MAX, STRANGERS_MAX,
 };
 use crate::paced::Paced;
-use crate::routes::{self, Site};
+use crate::routes;
+use crate::site::{Site, left};
 use crate::{ApiError, ApiOptions, peer, tls};
 
 /// Connections of all kinds.
@@ -179,9 +180,4 @@ async fn requests(
     if let Err(error) = result {
         tracing::debug!(%error, "a connection to the API broke");
     }
-}
-
-/// Waits until the server ends: it is shut down, or dropped.
-pub(crate) async fn left(leaving: &mut watch::Receiver<bool>) {
-    let _ = leaving.wait_for(|leaving| *leaving).await;
 }

@@ -22,6 +22,7 @@ mod job;
 mod job_file;
 mod job_spec;
 mod markdown;
+mod native;
 mod odd;
 mod output;
 mod run;
@@ -32,14 +33,13 @@ mod trust;
 mod trusted;
 mod worker;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::report;
 use crate::global::{Global, GlobalArgs, Needs};
+pub use crate::native::Native;
 
 /// Runs stream operators written in any language, exactly-once.
 #[derive(Parser)]
@@ -108,9 +108,6 @@ impl Command {
         }
     }
 }
-
-/// Operators that run natively instead of their component, by uid: for measuring what the sandbox costs. Empty in `weir`.
-pub type Native = BTreeMap<String, Arc<dyn weir_task::InstanceFactory>>;
 
 /// Does what the process's arguments say; the whole of the binary.
 pub fn main_with(native: &Native) -> ExitCode {

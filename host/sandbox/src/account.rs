@@ -171,16 +171,16 @@ fn over_operator(held: u64, limit: u64) -> String {
 }
 
 /// Counts an instance for as long as it lives.
-pub(crate) struct Standing(Arc<OperatorMemory>);
+pub(crate) struct Count(Arc<OperatorMemory>);
 
-impl Standing {
-    pub(crate) fn new(operator: &Arc<OperatorMemory>) -> Standing {
+impl Count {
+    pub(crate) fn new(operator: &Arc<OperatorMemory>) -> Count {
         operator.instances.fetch_add(1, Ordering::Relaxed);
-        Standing(operator.clone())
+        Count(operator.clone())
     }
 }
 
-impl Drop for Standing {
+impl Drop for Count {
     fn drop(&mut self) {
         self.0.instances.fetch_sub(1, Ordering::Relaxed);
     }
@@ -233,7 +233,7 @@ mod tests {
         let worker = WorkerMemory::new(Some(100 * MIB));
         let (large, wide) = (worker.operator(None), worker.operator(None));
         wide.set_template_bytes(MIB);
-        let _instances: Vec<Standing> = (0..90).map(|_| Standing::new(&wide)).collect();
+        let _instances: Vec<Count> = (0..90).map(|_| Count::new(&wide)).collect();
         let held = large.take(70 * MIB).ok();
         worker.look(100 * MIB);
         assert!(large.ended().is_none() && wide.ended().is_none(), "it is the limit, not more");

@@ -7,17 +7,6 @@
 use wasmtime::component::{ComponentType, Lift, Lower, TypedFunc, WasmList, WasmStr};
 use weir_model::{BatchRef, BlobsRef};
 
-/// Interfaces the host imports from components and offers to them.
-pub(crate) mod names {
-    pub(crate) const LIFECYCLE: &str = "weir:operator/lifecycle@0.1.0";
-    pub(crate) const PORTABLE: &str = "weir:operator/portable@0.1.0";
-    pub(crate) const OUTPUT: &str = "weir:operator/output@0.1.0";
-    pub(crate) const LOG: &str = "weir:operator/log@0.1.0";
-    pub(crate) const METRICS: &str = "weir:operator/metrics@0.1.0";
-    pub(crate) const AMBIENT: &str = "weir:operator/ambient@0.1.0";
-    pub(crate) const STATE_WRITER: &str = "weir:operator/state-writer@0.1.0";
-}
-
 /// `types.blobs` on its way in.
 #[derive(ComponentType, Lower, Clone, Copy)]
 #[component(record)]
@@ -82,18 +71,21 @@ pub(crate) struct RejectionOut {
     pub(crate) reason: String,
 }
 
-/// `log.level`.
-#[derive(ComponentType, Lift, Clone, Copy)]
+/// How serious a log line is: `log.level`.
+#[derive(ComponentType, Lift, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[component(enum)]
 #[repr(u8)]
-#[allow(dead_code, reason = "lifted from its number, never named")]
-pub(crate) enum LevelOut {
+pub enum LogLevel {
+    /// For whoever writes the operator.
     #[component(name = "debug")]
     Debug,
+    /// Worth knowing.
     #[component(name = "info")]
     Info,
+    /// Unexpected, handled.
     #[component(name = "warn")]
     Warn,
+    /// Someone should look.
     #[component(name = "error")]
     Error,
 }

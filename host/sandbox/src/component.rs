@@ -6,11 +6,13 @@ use wasmtime::component::{Component as Code, ComponentExportIndex, Instance as R
 use wasmtime::{AsContextMut, Store};
 use weir_model::Digest;
 
-use crate::bindings::{AdvanceFunc, FinishFunc, GetGlobalFunc, LoadFunc, OpenFunc, ProcessFunc, SaveFunc, SetGlobalFunc, names};
-use crate::engine::Shared;
+use crate::bindings::{AdvanceFunc, FinishFunc, GetGlobalFunc, LoadFunc, OpenFunc, ProcessFunc, SaveFunc, SetGlobalFunc};
+use crate::engine::SharedEngine;
 use crate::error::SandboxError;
 use crate::host::Guest;
+use crate::image::Globals;
 use crate::intake::{Accessor, Inspection, Prepared};
+use crate::names;
 
 /// What an operator may know about where it runs: the same for all its instances, unchanged by restore or rescale.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,19 +34,19 @@ pub struct Component {
 }
 
 struct Inner {
-    shared: Arc<Shared>,
+    engine: Arc<SharedEngine>,
     digest: Digest,
     name: Option<String>,
     inspection: Inspection,
     accessors: Vec<Accessor>,
-    run: Variant,
+    run: Form,
     /// Compiled when the first template is made; never, if all templates are restored.
-    init: OnceLock<Variant>,
+    init: OnceLock<Form>,
     init_bytes: Vec<u8>,
 }
 
 /// One of the two forms of a component, ready to be instantiated.
-pub(crate) struct Variant {
+pub(crate) struct Form {
     pub(crate) pre: InstancePre<Guest>,
     exports: ExportIndices,
 }
@@ -55,7 +57,13 @@ struct ExportIndices {
     advance: ComponentExportIndex,
     finish: ComponentExportIndex,
     portable: Option<(ComponentExportIndex, ComponentExportIndex)>,
-    accessors: Vec<(ComponentExportIndex, ComponentExportIndex, u32)>,
+    accessors: Vec<AccessorIndices>,
+}
+
+struct AccessorIndices {
+    get: ComponentExportIndex,
+    set: ComponentExportIndex,
+    slots: u32,
 }
 
 /// The functions of one instance, with their types checked.
@@ -65,21 +73,21 @@ pub(crate) struct Exports {
     pub(crate) advance: AdvanceFunc,
     pub(crate) finish: FinishFunc,
     pub(crate) portable: Option<(SaveFunc, LoadFunc)>,
-    pub(crate) accessors: Vec<GlobalsAccess>,
+    accessors: Vec<AccessorFuncs>,
 }
 
 /// The way to the mutable globals of one core instance.
-pub(crate) struct GlobalsAccess {
+pub(crate) struct AccessorFuncs {
     get: GetGlobalFunc,
     set: SetGlobalFunc,
     slots: u32,
 }
 
 impl Component {
-    pub(crate) fn new(shared: Arc<Shared>, prepared: Prepared) -> Result<Component, SandboxError> {
+    pub(crate) fn new(engine: Arc<SharedEngine>, prepared: Prepared) -> Result<Component, SandboxError> {
         let Prepared { digest, name, inspection, init, run, accessors } = prepared;
-        let run = Variant::new(&shared, digest, &run, &accessors)?;
-        let inner = Inner { shared, digest, name, inspection, accessors, run, init: OnceLock::new(), init_bytes: init };
+        let run = Form::new(&engine, digest, &run, &accessors)?;
+        let inner = Inner { engine, digest, name, inspection, accessors, run, init: OnceLock::new(), init_bytes: init };
         Ok(Component { inner: Arc::new(inner) })
     }
 
@@ -108,32 +116,32 @@ impl Component {
         &self.inner.inspection
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.inner.shared
+    pub(crate) fn engine(&self) -> &Arc<SharedEngine> {
+        &self.inner.engine
     }
 
     /// The form whose instantiation runs no guest code.
-    pub(crate) fn run(&self) -> &Variant {
+    pub(crate) fn run(&self) -> &Form {
         &self.inner.run
     }
 
     /// The form whose instantiation runs the start-up code.
-    pub(crate) fn init(&self) -> Result<&Variant, SandboxError> {
-        if let Some(variant) = self.inner.init.get() {
-            return Ok(variant);
+    pub(crate) fn init(&self) -> Result<&Form, SandboxError> {
+        if let Some(form) = self.inner.init.get() {
+            return Ok(form);
         }
-        let variant = Variant::new(&self.inner.shared, self.inner.digest, &self.inner.init_bytes, &self.inner.accessors)?;
-        Ok(self.inner.init.get_or_init(|| variant))
+        let form = Form::new(&self.inner.engine, self.inner.digest, &self.inner.init_bytes, &self.inner.accessors)?;
+        Ok(self.inner.init.get_or_init(|| form))
     }
 }
 
-impl Variant {
-    fn new(shared: &Shared, digest: Digest, bytes: &[u8], accessors: &[Accessor]) -> Result<Variant, SandboxError> {
-        let code = shared.compile(bytes).map_err(|reason| SandboxError::Compile { digest, reason })?;
+impl Form {
+    fn new(engine: &SharedEngine, digest: Digest, bytes: &[u8], accessors: &[Accessor]) -> Result<Form, SandboxError> {
+        let code = engine.compile(bytes).map_err(|reason| SandboxError::Compile { digest, reason })?;
         let contract = |reason: String| SandboxError::Contract { digest, reason };
         let exports = ExportIndices::of(&code, accessors).map_err(contract)?;
-        let pre = shared.linker.instantiate_pre(&code).map_err(|error| contract(format!("{error:#}")))?;
-        Ok(Variant { pre, exports })
+        let pre = engine.linker.instantiate_pre(&code).map_err(|error| contract(format!("{error:#}")))?;
+        Ok(Form { pre, exports })
     }
 
     /// Finds the functions of a new instance and checks their types.
@@ -154,8 +162,8 @@ impl Variant {
             accessors: indices
                 .accessors
                 .iter()
-                .map(|&(get, set, slots)| {
-                    Ok(GlobalsAccess {
+                .map(|&AccessorIndices { get, set, slots }| {
+                    Ok(AccessorFuncs {
                         get: instance.get_typed_func(store.as_context_mut(), get)?,
                         set: instance.get_typed_func(store.as_context_mut(), set)?,
                         slots,
@@ -190,24 +198,39 @@ impl ExportIndices {
                 .map(|accessor| {
                     let name = &accessor.export;
                     let instance = interface(name).ok_or_else(|| format!("the accessor {name} is missing; this is a bug"))?;
-                    Ok((function(&instance, name, "get")?, function(&instance, name, "set")?, accessor.globals))
+                    let (get, set) = (function(&instance, name, "get")?, function(&instance, name, "set")?);
+                    Ok(AccessorIndices { get, set, slots: accessor.slots })
                 })
                 .collect::<Result<_, String>>()?,
         })
     }
 }
 
-impl GlobalsAccess {
+impl Exports {
+    /// The values of all mutable globals.
+    pub(crate) fn read_globals(&self, store: &mut Store<Guest>) -> wasmtime::Result<Globals> {
+        self.accessors.iter().map(|accessor| accessor.read(store)).collect()
+    }
+
+    /// Sets all mutable globals.
+    ///
+    /// # Errors
+    /// If these are not as many as there are, or the guest traps.
+    pub(crate) fn write_globals(&self, store: &mut Store<Guest>, globals: &Globals) -> wasmtime::Result<()> {
+        if !self.accessors.iter().map(|accessor| accessor.slots as usize).eq(globals.iter().map(Vec::len)) {
+            return Err(wasmtime::Error::msg("its globals are not those of its image"));
+        }
+        self.accessors.iter().zip(globals).try_for_each(|(accessor, values)| accessor.write(store, values))
+    }
+}
+
+impl AccessorFuncs {
     /// All values, in slot order.
-    pub(crate) fn read(&self, store: &mut Store<Guest>) -> wasmtime::Result<Vec<u64>> {
+    fn read(&self, store: &mut Store<Guest>) -> wasmtime::Result<Vec<u64>> {
         (0..self.slots).map(|slot| Ok(self.get.call(store.as_context_mut(), (slot,))?.0)).collect()
     }
 
-    pub(crate) fn write(&self, store: &mut Store<Guest>, values: &[u64]) -> wasmtime::Result<()> {
+    fn write(&self, store: &mut Store<Guest>, values: &[u64]) -> wasmtime::Result<()> {
         (0..self.slots).zip(values).try_for_each(|(slot, &value)| self.set.call(store.as_context_mut(), (slot, value)))
-    }
-
-    pub(crate) fn slots(&self) -> usize {
-        self.slots as usize
     }
 }

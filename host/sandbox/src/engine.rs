@@ -5,18 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wasmtime::Engine;
 use wasmtime::component::{Component as Code, Linker};
-use wasmtime::{Config, Engine, OptLevel};
-use weir_model::limits;
 
 use crate::account::{WorkerMemory, process_bytes};
 use crate::cache::Cache;
 use crate::compiler::{CompilerProcess, Turns};
-use crate::component::Component;
+use crate::config::config;
 use crate::error::SandboxError;
 use crate::host::{Guest, link};
-use crate::intake;
-use crate::memory::{Creator, GUARD_BYTES, RESERVATION_BYTES, Tracking, TrackingInUse, choose_tracking};
+use crate::memory::{Tracking, TrackingInUse, choose_tracking};
 
 /// Time between two epochs, which is how exactly deadlines are kept.
 const EPOCH: Duration = Duration::from_millis(10);
@@ -47,14 +45,8 @@ impl Default for SandboxOptions {
     }
 }
 
-/// Takes components in. Cheap to clone; clones share one engine.
-#[derive(Clone)]
-pub struct Sandbox {
-    shared: Arc<Shared>,
-}
-
 /// What a sandbox and all that came out of it have in common.
-pub(crate) struct Shared {
+pub(crate) struct SharedEngine {
     pub(crate) engine: Engine,
     pub(crate) linker: Linker<Guest>,
     pub(crate) cache: Option<Cache>,
@@ -65,12 +57,9 @@ pub(crate) struct Shared {
     epoch_interruption: bool,
 }
 
-impl Sandbox {
+impl SharedEngine {
     /// Starts an engine, its ticker thread, and probes how written pages can be tracked here.
-    ///
-    /// # Errors
-    /// If the cache folder cannot be used, kernel tracking was asked for and does not work, or the engine does not start.
-    pub fn new(options: SandboxOptions) -> Result<Sandbox, SandboxError> {
+    pub(crate) fn new(options: SandboxOptions) -> Result<SharedEngine, SandboxError> {
         let engine_error = |error: wasmtime::Error| SandboxError::Engine(format!("{error:#}"));
         let engine = Engine::new(&config(options.epoch_interruption)).map_err(engine_error)?;
         let mut linker = Linker::new(&engine);
@@ -80,28 +69,9 @@ impl Sandbox {
         let memory = WorkerMemory::new(options.memory_bytes);
         tick(&engine, &memory)?;
         let SandboxOptions { compiler, epoch_interruption, .. } = options;
-        let shared = Shared { engine, linker, cache, compiler, turns: Turns::default(), tracking, memory, epoch_interruption };
-        Ok(Sandbox { shared: Arc::new(shared) })
+        Ok(SharedEngine { engine, linker, cache, compiler, turns: Turns::default(), tracking, memory, epoch_interruption })
     }
 
-    /// How written pages are found, and why so.
-    pub fn tracking(&self) -> TrackingInUse {
-        self.shared.tracking.clone()
-    }
-
-    /// Checks and instruments an upload, then compiles it or finds it in the cache.
-    ///
-    /// Time and memory are bounded by the limits intake sets on sizes, functions and nesting, and by those of the
-    /// [`CompilerProcess`]; without one, compilation cannot be interrupted.
-    ///
-    /// # Errors
-    /// What is wrong with the upload, or what the compiler says about it.
-    pub fn take_in(&self, bytes: &[u8]) -> Result<Component, SandboxError> {
-        Component::new(self.shared.clone(), intake::prepare(bytes)?)
-    }
-}
-
-impl Shared {
     /// Finds the compiled form of an instrumented component in the cache, or makes it. An error is why the compiler does not.
     pub(crate) fn compile(&self, bytes: &[u8]) -> Result<Code, String> {
         if let Some(code) = self.cache.as_ref().and_then(|cache| cache.load(&self.engine, bytes)) {
@@ -129,24 +99,6 @@ impl Shared {
             u64::MAX / 2
         }
     }
-}
-
-pub(crate) fn config(epoch_interruption: bool) -> Config {
-    let mut config = Config::new();
-    config
-        .with_host_memory(Arc::new(Creator))
-        .memory_init_cow(false)
-        .memory_reservation(RESERVATION_BYTES as u64)
-        .memory_guard_size(GUARD_BYTES as u64)
-        .guard_before_linear_memory(false)
-        .memory_may_move(false)
-        .max_wasm_stack(limits::GUEST_STACK_BYTES_MAX)
-        .epoch_interruption(epoch_interruption)
-        .cranelift_opt_level(OptLevel::Speed)
-        .concurrency_support(false)
-        .gc_support(false)
-        .wasm_memory64(false);
-    config
 }
 
 /// Starts the thread that advances the epoch, and looks at the memory of the process, for as long as anything uses the engine.

@@ -56,6 +56,14 @@ pub enum SandboxError {
         /// What happened.
         trap: Trap,
     },
+    /// The guest's own globals could not be read.
+    #[error("cannot capture an instance of component {digest}: {trap}")]
+    Capture {
+        /// The component.
+        digest: Digest,
+        /// What happened.
+        trap: Trap,
+    },
     /// `open` returned an error.
     #[error("operator {operator} refused to open: {reason}; check its configuration in the job file")]
     Open {
@@ -126,9 +134,12 @@ pub enum CallError {
     /// The operator trapped or exceeded a limit. The instance is unusable.
     #[error("operator trapped: {0}")]
     Trapped(Trap),
-    /// The host could not make the call.
-    #[error("{0}")]
-    Host(String),
+    /// The instance trapped before; why.
+    #[error("instance is unusable after a trap ({0}); restore it from its last checkpoint")]
+    Unusable(String),
+    /// The component keeps no state that could be saved as rows.
+    #[error("the component exports no portable state ({})", crate::names::PORTABLE)]
+    NotPortable,
 }
 
 /// How and why a guest was stopped.

@@ -8,10 +8,11 @@ use wasmtime::component::Linker;
 use wasmtime::{AsContext, StoreContextMut};
 use weir_model::{Batch, BatchRef, Blobs, BlobsRef, limits};
 
-use crate::bindings::{BatchOut, LevelOut, TextOut, names};
+use crate::bindings::{BatchOut, LogLevel, TextOut};
 use crate::error::Refusal;
 use crate::limits::Limiter;
-use crate::reports::{HostEvents, LogLevel, MetricKind, Reports};
+use crate::names;
+use crate::reports::{HostEvents, MetricKind, Reports};
 
 /// Rows an operator sent out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,13 +123,7 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     })?;
     linker.instance(names::LOG)?.func_wrap(
         "write",
-        |store: StoreContextMut<'_, Guest>, (level, message): (LevelOut, TextOut)| {
-            let level = match level {
-                LevelOut::Debug => LogLevel::Debug,
-                LevelOut::Info => LogLevel::Info,
-                LevelOut::Warn => LogLevel::Warn,
-                LevelOut::Error => LogLevel::Error,
-            };
+        |store: StoreContextMut<'_, Guest>, (level, message): (LogLevel, TextOut)| {
             let reports = &store.data().reports;
             if reports.takes_line() {
                 reports.line(level, &message.to_str(store.as_context())?);

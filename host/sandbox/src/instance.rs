@@ -9,10 +9,11 @@ use crate::account;
 use crate::component::Exports;
 use crate::error::{CallError, Refusal, SandboxError, Trap, TrapKind};
 use crate::host::{Emitted, Guest, Phase};
-use crate::image::{Capture, CapturedMemory, Kind};
-use crate::memory::{PAGE_BYTES, PageSet, Region, Tracker};
+use crate::image::{Capture, CapturedMemory, Content, Image, ImageError, Kind, for_each_page, parse_chain};
+use crate::memory::{PAGE_BYTES, PageSet, Region, SealedMemory, Tracker};
+use crate::parts::{Parts, check_sizes};
 use crate::reports::cut;
-use crate::template::{Template, read_globals};
+use crate::template::Template;
 
 /// Captures that are neither completed nor superseded and are remembered apart; beyond, the oldest two are joined.
 const UNCOMMITTED_MAX: usize = 8;
@@ -40,7 +41,7 @@ pub struct Instance {
     /// Why it is unusable.
     broken: Option<String>,
     /// Counts it among its operator's.
-    _counted: account::Standing,
+    _counted: account::Count,
 }
 
 /// One linear memory.
@@ -52,45 +53,68 @@ struct Memory {
     template_pages: u32,
 }
 
-/// The parts of an instance that was just made.
-pub(crate) struct Standing {
-    pub(crate) store: Store<Guest>,
-    pub(crate) exports: Exports,
-    pub(crate) regions: Vec<Arc<Region>>,
-}
-
 impl Instance {
-    pub(crate) fn new(template: Template, standing: Standing) -> Instance {
-        let Standing { store, exports, regions } = standing;
-        let shared = template.component().shared();
+    /// A new instance, as it was right after `open`. No guest code runs but the setting of globals.
+    ///
+    /// # Errors
+    /// If the operating system has no room for it.
+    pub fn new(template: &Template) -> Result<Instance, SandboxError> {
+        let sizes = template.memories().iter().map(|memory| memory.size());
+        Ok(Instance::of(template, template.parts(sizes, template.globals())?))
+    }
+
+    /// An instance as it was when the last capture of a chain (encoded, oldest first) was taken. Everything is checked
+    /// before anything is made, and no guest code runs but the setting of globals.
+    ///
+    /// # Errors
+    /// What is wrong with which image, that the memories exceed the limit, or that the operating system has no room.
+    pub fn restore(template: &Template, chain: &[&[u8]]) -> Result<Instance, SandboxError> {
+        let images = parse_chain(chain, Some((template.component().digest(), template.id())))?;
+        let newest = images.last().ok_or(ImageError::Empty)?;
+        check_shape(template, chain.len() - 1, newest)?;
+        check_sizes(template.component(), newest.memories.iter().map(|memory| memory.size), template.limits())?;
+        let parts = template.parts(newest.memories.iter().map(|memory| memory.size as usize), &newest.globals)?;
+        for (index, (region, template)) in parts.regions.iter().zip(template.memories()).enumerate() {
+            for_each_page(&images, index, |first, content| {
+                write(region, template, first, &content);
+                Ok::<(), ImageError>(())
+            })?;
+        }
+        let mut instance = Instance::of(template, parts);
+        instance.after_restore(newest.header.checkpoint)?;
+        Ok(instance)
+    }
+
+    fn of(template: &Template, parts: Parts) -> Instance {
+        let Parts { store, exports, regions } = parts;
+        let engine = template.component().engine();
         let memories = regions
             .into_iter()
             .zip(template.memories())
             .map(|(region, template)| Memory {
                 region,
-                tracker: shared.tracking.tracker(template),
+                tracker: engine.tracking.tracker(template),
                 own: PageSet::default(),
                 template_pages: (template.size() / PAGE_BYTES) as u32,
             })
             .collect();
-        let deadline_epochs = shared.deadline_epochs(template.limits().call_deadline);
-        let (uncommitted, last_checkpoint, broken) = (Vec::new(), None, None);
-        let _counted = account::Standing::new(store.data().limiter.charge.operator());
+        let deadline_epochs = engine.deadline_epochs(template.limits().call_deadline);
+        let (template, uncommitted, last_checkpoint, broken) = (template.clone(), Vec::new(), None, None);
+        let _counted = account::Count::new(store.data().limiter.charge.operator());
         Instance { template, store, exports, memories, deadline_epochs, uncommitted, last_checkpoint, broken, _counted }
     }
 
-    /// An instance whose restored pages have been put in place. They count as unwritten: stored images hold them.
-    pub(crate) fn restored(template: Template, standing: Standing, checkpoint: u64) -> Result<Instance, SandboxError> {
-        let mut instance = Instance::new(template, standing);
-        instance.take_written()?;
+    /// Its restored pages have been put in place. They count as unwritten: stored images hold them.
+    fn after_restore(&mut self, checkpoint: u64) -> Result<(), SandboxError> {
+        self.take_written()?;
         // Its first call would say the same, without saying that the state as it is stored needs so much.
-        if let Some(why) = instance.store.data().limiter.charge.operator().ended() {
-            let digest = instance.template.component().digest();
+        if let Some(why) = self.store.data().limiter.charge.operator().ended() {
+            let digest = self.template.component().digest();
             let reason = format!("its state of checkpoint {checkpoint} does not fit: {why}; the job then goes on from there");
             return Err(SandboxError::TotalMemory { digest, reason });
         }
-        instance.last_checkpoint = Some(CheckpointId(checkpoint));
-        Ok(instance)
+        self.last_checkpoint = Some(CheckpointId(checkpoint));
+        Ok(())
     }
 
     /// Whether the component says that it keeps no state, so that nothing is lost without a capture.
@@ -149,7 +173,7 @@ impl Instance {
     /// # Errors
     /// As [`Instance::process`]; also if the component has no portable state.
     pub fn save(&mut self) -> Result<Vec<Batch>, CallError> {
-        let (save, _) = *self.exports.portable.as_ref().ok_or_else(not_portable)?;
+        let (save, _) = *self.exports.portable.as_ref().ok_or(CallError::NotPortable)?;
         let saved = self.call(Phase::Saving, |_, store| save.call(store, ()));
         let rows = std::mem::take(&mut self.store.data_mut().saved);
         saved.map(|()| rows)
@@ -160,7 +184,7 @@ impl Instance {
     /// # Errors
     /// As [`Instance::save`].
     pub fn load(&mut self, rows: BatchRef<'_>, written_by: &str) -> Result<(), CallError> {
-        let (_, load) = *self.exports.portable.as_ref().ok_or_else(not_portable)?;
+        let (_, load) = *self.exports.portable.as_ref().ok_or(CallError::NotPortable)?;
         // Only a copy of the function with the shorter lifetimes of this call takes them.
         let load: wasmtime::component::TypedFunc<(crate::bindings::BatchIn<'_>, &str), crate::bindings::Outcome> = load;
         self.call(Phase::Quiet, |_, store| load.call(store, (rows.into(), written_by)))
@@ -190,7 +214,7 @@ impl Instance {
         call: impl FnOnce(&Exports, &mut Store<Guest>) -> wasmtime::Result<(Result<T, String>,)>,
     ) -> Result<T, CallError> {
         if let Some(reason) = &self.broken {
-            return Err(CallError::Host(SandboxError::Unusable(reason.clone()).to_string()));
+            return Err(CallError::Unusable(reason.clone()));
         }
         if let Some(why) = self.store.data().limiter.charge.operator().ended() {
             let trap = Trap { kind: TrapKind::Limit, message: why.to_string() };
@@ -243,7 +267,7 @@ impl Instance {
     fn try_capture(&mut self, checkpoint: CheckpointId) -> Result<Capture, SandboxError> {
         self.store.data_mut().begin(Phase::Quiet);
         self.store.set_epoch_deadline(self.deadline_epochs);
-        let globals = read_globals(&mut self.store, &self.exports).map_err(|error| SandboxError::Start {
+        let globals = self.exports.read_globals(&mut self.store).map_err(|error| SandboxError::Capture {
             digest: self.template.component().digest(),
             trap: Trap::of(&error, self.template.limits().call_deadline),
         })?;
@@ -298,8 +322,33 @@ impl Instance {
     }
 }
 
-fn not_portable() -> CallError {
-    CallError::Host("the component exports no portable state (weir:operator/portable)".to_string())
+/// Refuses an image that does not lie over this template.
+fn check_shape(template: &Template, index: usize, image: &Image<'_>) -> Result<(), ImageError> {
+    let shape = |what: String| Err(ImageError::Shape { image: index, what });
+    if image.memories.len() != template.memories().len() {
+        return shape(format!("it has {} memories, the template {}", image.memories.len(), template.memories().len()));
+    }
+    if !image.globals.iter().map(Vec::len).eq(template.globals().iter().map(Vec::len)) {
+        return shape("it has other globals than the template".to_string());
+    }
+    let pairs = image.memories.iter().zip(template.memories());
+    match pairs.into_iter().position(|(memory, template)| memory.size < template.size() as u64) {
+        Some(memory) => shape(format!("memory {memory} is smaller than in the template, and memories never shrink")),
+        None => Ok(()),
+    }
+}
+
+/// Puts restored pages in place. Zero pages are written only over a template's content.
+#[allow(unsafe_code, reason = "writes a guest's memory")]
+fn write(region: &Region, template: &SealedMemory, first: u32, content: &Content<'_>) {
+    // SAFETY: the instance has not been handed out yet, so its guest does not run, and no slice of the region lives.
+    let put = |page: u32, bytes: &[u8]| unsafe { region.write(page as usize * PAGE_BYTES, bytes) };
+    match content {
+        Content::Bytes(bytes) => put(first, bytes),
+        Content::Zero(count) => {
+            (first..first + count).filter(|&page| template.pages().contains(page)).for_each(|page| put(page, &[0; PAGE_BYTES]));
+        }
+    }
 }
 
 #[allow(unsafe_code, reason = "reads a guest's memory between calls")]

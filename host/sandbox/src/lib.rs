@@ -6,15 +6,16 @@
 //! when it restores.
 //!
 //! The way of a component: [`Sandbox::take_in`] checks, instruments and compiles an upload into a [`Component`];
-//! [`Component::template`] runs its start-up code once and seals the result in a [`Template`]; every [`Instance`] is a
-//! copy-on-write overlay of a template. [`Instance::capture`] copies the pages written since the last completed
-//! checkpoint, [`Template::restore`] builds an instance from a chain of such captures.
+//! [`Template::open`] runs its start-up code once and seals the result; every [`Instance`] is a copy-on-write overlay of a
+//! template. [`Instance::capture`] copies the pages written since the last completed checkpoint, [`Instance::restore`] builds
+//! an instance from a chain of such captures.
 
 mod account;
 mod bindings;
 mod cache;
 mod compiler;
 mod component;
+mod config;
 mod engine;
 mod error;
 #[doc(hidden)]
@@ -25,15 +26,19 @@ mod instance;
 mod intake;
 mod limits;
 mod memory;
+mod names;
+mod parts;
 mod reports;
+mod sandbox;
 mod template;
 
 #[cfg(test)]
 mod tests;
 
+pub use bindings::LogLevel;
 pub use compiler::{CompilerProcess, compile_as_child};
 pub use component::{Component, OperatorContext};
-pub use engine::{Sandbox, SandboxOptions};
+pub use engine::SandboxOptions;
 pub use error::{CallError, SandboxError, Trap, TrapKind};
 pub use host::Emitted;
 pub use image::{Capture, ImageError, merge};
@@ -41,7 +46,8 @@ pub use instance::{Instance, Rejection};
 pub use intake::{Inspection, IntakeError, MemoryInfo, SnapshotKind, Tool};
 pub use limits::InstanceLimits;
 pub use memory::{Tracking, TrackingInUse};
-pub use reports::{HostEvents, LogLevel};
+pub use reports::HostEvents;
+pub use sandbox::Sandbox;
 pub use template::Template;
 
 /// Says what a component is made of, without compiling it: digest, name, exports, imports, memories, globals, which

@@ -9,18 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_model::limits;
 
-/// How serious a log line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LogLevel {
-    /// For whoever writes the operator.
-    Debug,
-    /// Worth knowing.
-    Info,
-    /// Unexpected, handled.
-    Warn,
-    /// Someone should look.
-    Error,
-}
+use crate::bindings::LogLevel;
 
 /// Takes what one operator logs and counts, within the bounds of `weir_model::limits`. Called on the thread that calls the instance, in the middle of the call: must
 /// be quick.

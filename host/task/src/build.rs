@@ -1,242 +1,59 @@
-//! Putting a task together.
+//! Putting the parts of a task together: instances and positions of a checkpoint are put in place, nothing runs yet.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender as MailboxSender, channel};
-
-use serde_json::Value;
-use weir_channel::{Frame, Watermarks};
-use weir_checkpoint::align::{Aligner, Mode};
-use weir_connectors::{EventTime, Sink, Source, WatermarkGenerator};
-use weir_model::{Attempt, KeyGroupRange, OperatorUid, TaskId, Timestamp};
 
 use crate::TaskError;
-use crate::chain::{Chain, Node, NodeKind, OnReject, SinkNode, Target};
 use crate::clock::Clock;
-use crate::gate::Gate;
-use crate::operator::{AfterEnd, InstanceFactory, Meters, Operator, RestoredInstance};
-use crate::pace::CallRows;
-use crate::report::{Control, Outlet};
-use crate::router::Router;
-use crate::signal::Wake;
+use crate::head::{GateHead, Head};
+use crate::node::{Node, NodeKind, SinkNode};
+use crate::operator::{Meters, Operator};
 use crate::source::SourceHead;
-use crate::stats::{TaskStats, VertexStats};
-use crate::task::{Head, Run, Task};
-use crate::work::Restored;
+use crate::spec::{HeadSpec, Instances, NodeSpec, NodeWork};
 
-/// What a task starts with.
-pub enum HeadSpec {
-    /// A source.
-    Source {
-        /// Its uid.
-        uid: OperatorUid,
-        /// The source.
-        source: Box<dyn Source>,
-        /// How event times are read from rows; without it the source sets them.
-        event_time: Option<EventTime>,
-        /// How watermarks follow from event times.
-        generator: WatermarkGenerator,
-        /// Where its rows go.
-        targets: Vec<Target>,
-        /// Its counts.
-        stats: Arc<VertexStats>,
-        /// Positions of all splits of the source, and the greatest event time, of a checkpoint.
-        restore: Option<(BTreeMap<String, Value>, Timestamp)>,
-    },
-    /// Channels from other tasks.
-    Gate {
-        /// The channels.
-        gate: Gate,
-        /// What each channel brings.
-        channels: Vec<GateChannel>,
-        /// In-flight data of a checkpoint, worked off before anything from the gate, in this order.
-        restored: Vec<RestoredInFlight>,
-    },
-}
-
-/// What a channel of a gate brings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GateChannel {
-    /// Input of the first node that it belongs to.
-    pub input: u32,
-    /// Over a hash exchange all rows come divided by key group, and these are the groups that the task owns. Over any other
-    /// none do.
-    pub groups: Option<KeyGroupRange>,
-    /// The task that sends, for messages.
-    pub from: String,
-}
-
-/// In-flight data that comes back from a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestoredInFlight {
-    /// Input of the first node that it belongs to.
-    pub input: u32,
-    /// Of a keyed operator's instances, those that `Rows` frames have to reach; `None`: all of them.
-    pub groups: Option<KeyGroupRange>,
-    /// Frames with rows, in order.
-    pub frames: Vec<Frame>,
-}
-
-/// How the instances of an operator are divided.
-#[derive(Clone, Copy, Debug)]
-pub enum Instances {
-    /// One per owned key group, made when the first row comes, or at once.
-    Keyed {
-        /// The owned key groups.
-        groups: KeyGroupRange,
-        /// Make all at once (operators that also have a broadcast input).
-        eager: bool,
-    },
-    /// One, for the subtask of this index.
-    Single(u32),
-}
-
-/// An operator or a sink.
-pub enum NodeWork {
-    /// An operator.
-    Operator {
-        /// Makes its instances.
-        factory: Arc<dyn InstanceFactory>,
-        /// How they are divided.
-        instances: Instances,
-        /// Those that a checkpoint held.
-        restored: Vec<RestoredInstance>,
-        /// How those of them go on that were told the end.
-        after_end: AfterEnd,
-        /// What is known of its calls from executions before; this one adds to it.
-        call_rows: Arc<CallRows>,
-    },
-    /// A sink.
-    Sink(Box<dyn Sink>),
-}
-
-/// One node of a chain.
-pub struct NodeSpec {
-    /// Its uid.
-    pub uid: OperatorUid,
-    /// Name of its component, for dead letters.
-    pub component: String,
-    /// What it does.
-    pub work: NodeWork,
-    /// What becomes of rejected rows.
-    pub on_reject: OnReject,
-    /// Targets of each output port that has a name.
-    pub outputs: Vec<Vec<Target>>,
-    /// The port that late rows come out of, whether it has a name or not; none where that is not known.
-    pub late_port: Option<u32>,
-    /// Targets of dead letters.
-    pub dead_letters: Vec<Target>,
-    /// Its counts.
-    pub stats: Arc<VertexStats>,
-}
-
-/// Everything a task is made of.
-pub struct TaskSpec {
-    /// Its number.
-    pub id: TaskId,
-    /// Its name, for its thread and messages.
-    pub name: String,
-    /// The execution it belongs to.
-    pub attempt: Attempt,
-    /// How barriers are aligned.
-    pub mode: Mode,
-    /// What it starts with.
-    pub head: HeadSpec,
-    /// Its nodes, each after those that feed it.
-    pub nodes: Vec<NodeSpec>,
-    /// The edges that leave it.
-    pub routers: Vec<Router>,
-    /// Wakes whoever runs it; its gate and senders know it.
-    pub wake: Arc<dyn Wake>,
-    /// The way to its worker.
-    pub outlet: Box<dyn Outlet>,
-    /// Its counts.
-    pub stats: Arc<TaskStats>,
-    /// The time it goes by.
-    pub clock: Arc<dyn Clock>,
-}
-
-/// How a worker speaks to a running task.
-#[derive(Clone, Debug)]
-pub struct TaskHandle {
-    mailbox: MailboxSender<Control>,
-    wake: Arc<dyn Wake>,
-}
-
-impl TaskHandle {
-    /// Tells the task something. Without effect where the task is over.
-    pub fn tell(&self, control: Control) {
-        if self.mailbox.send(control).is_ok() {
-            self.wake.wake();
+/// What a task starts with, and how many channels come into it.
+pub(crate) fn head(spec: HeadSpec, clock: &Arc<dyn Clock>) -> Result<(Head, usize), TaskError> {
+    match spec {
+        HeadSpec::Source { uid, source, event_time, generator, targets, stats, restore } => {
+            let mut head = SourceHead::new(uid, source, event_time, generator, targets, stats, clock.clone());
+            if let Some((splits, max)) = restore {
+                head.restore(&splits, max)?;
+            }
+            Ok((Head::Source(Box::new(head)), 0))
+        }
+        HeadSpec::Gate { mut gate, channels, restored } => {
+            gate.set_clock(clock.clone());
+            let count = gate.len();
+            assert_eq!(count, channels.len(), "every channel belongs to an input");
+            Ok((Head::Gate(GateHead::new(gate, channels, restored)), count))
         }
     }
 }
 
-impl TaskSpec {
-    /// Makes the task. Instances and positions of a checkpoint are put in place; nothing runs yet.
-    pub fn build(self) -> Result<(Task, TaskHandle), TaskError> {
-        let meters = Meters { clock: self.clock.clone(), stats: self.stats.clone() };
-        let nodes = self.nodes.into_iter().map(|node| node.build(&meters)).collect::<Result<Vec<Node>, TaskError>>()?;
-        let (head, channels) = match self.head {
-            HeadSpec::Source { uid, source, event_time, generator, targets, stats, restore } => {
-                let mut head = SourceHead::new(uid, source, event_time, generator, targets, stats, self.clock.clone());
-                if let Some((splits, max)) = restore {
-                    head.restore(&splits, max)?;
-                }
-                (Head::Source(Box::new(head)), 0)
+/// A node of a chain, with the instances of a checkpoint in place.
+pub(crate) fn node(spec: NodeSpec, meters: &Meters) -> Result<Node, TaskError> {
+    let kind = match spec.work {
+        NodeWork::Sink(sink) => NodeKind::Sink(SinkNode::new(sink, meters.clock.clone())),
+        NodeWork::Operator { factory, instances, restored, after_end, call_rows } => {
+            let mut operator = match instances {
+                Instances::Keyed { groups, .. } => Operator::keyed(spec.uid.clone(), factory, groups, meters.clone()),
+                Instances::Single(index) => Operator::single(spec.uid.clone(), factory, index, meters.clone()),
+            };
+            operator.set_call_rows(call_rows);
+            operator.restore(restored, after_end);
+            if matches!(instances, Instances::Single(_) | Instances::Keyed { eager: true, .. }) {
+                (0..operator.slots()).try_for_each(|slot| operator.ensure(slot))?;
             }
-            HeadSpec::Gate { mut gate, channels, restored } => {
-                gate.set_clock(self.clock.clone());
-                let count = gate.len();
-                assert_eq!(count, channels.len(), "every channel belongs to an input");
-                let (watermarks, restored) = (Watermarks::new(count), Restored::new(restored));
-                (Head::Gate { gate, channels, watermarks, idle: false, restored }, count)
-            }
-        };
-        #[allow(clippy::disallowed_methods, reason = "a worker says a few words per checkpoint and must never wait for a task")]
-        let (mailbox, control) = channel();
-        let task = Task {
-            id: self.id,
-            name: self.name,
-            head,
-            chain: Chain::new(nodes, self.routers),
-            aligner: Aligner::new(self.attempt, channels, self.mode),
-            mailbox: control,
-            outlet: self.outlet,
-            stats: self.stats,
-            clock: self.clock,
-            run: Run::default(),
-        };
-        Ok((task, TaskHandle { mailbox, wake: self.wake }))
-    }
-}
-
-impl NodeSpec {
-    fn build(self, meters: &Meters) -> Result<Node, TaskError> {
-        let kind = match self.work {
-            NodeWork::Sink(sink) => NodeKind::Sink(SinkNode::new(sink, meters.clock.clone())),
-            NodeWork::Operator { factory, instances, restored, after_end, call_rows } => {
-                let mut operator = match instances {
-                    Instances::Keyed { groups, .. } => Operator::keyed(self.uid.clone(), factory, groups, meters.clone()),
-                    Instances::Single(index) => Operator::single(self.uid.clone(), factory, index, meters.clone()),
-                };
-                operator.set_call_rows(call_rows);
-                operator.restore(restored, after_end);
-                if matches!(instances, Instances::Single(_) | Instances::Keyed { eager: true, .. }) {
-                    (0..operator.slots()).try_for_each(|slot| operator.ensure(slot))?;
-                }
-                NodeKind::Operator(Box::new(operator))
-            }
-        };
-        Ok(Node {
-            uid: self.uid,
-            component: self.component,
-            kind,
-            on_reject: self.on_reject,
-            outputs: self.outputs,
-            late_port: self.late_port,
-            dead_letters: self.dead_letters,
-            stats: self.stats,
-        })
-    }
+            NodeKind::Operator(Box::new(operator))
+        }
+    };
+    Ok(Node {
+        uid: spec.uid,
+        component: spec.component,
+        kind,
+        on_reject: spec.on_reject,
+        outputs: spec.outputs,
+        late_port: spec.late_port,
+        dead_letters: spec.dead_letters,
+        stats: spec.stats,
+    })
 }

@@ -3,102 +3,30 @@
 //! Rows, watermarks and the end go depth first through the chain. Outputs of a call are gathered during the call and
 //! passed on after it, so no guest frame is on the stack when rows move.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde_json::Value;
 use weir_channel::Frame;
-use weir_connectors::{ConnectorError, Sink};
 use weir_model::{Barrier, Batch, BatchRef, CheckpointId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp};
 use weir_sandbox::{Emitted, Rejection};
 
 use crate::TaskError;
-use crate::clock::Clock;
 use crate::dead_letter;
+use crate::node::{Node, NodeKind, OnReject, Target};
 use crate::odd_rows;
 use crate::operator::{Call, Operator};
-use crate::pace::Pace;
-use crate::report::Prepare;
+use crate::report::SinkPrepare;
 use crate::router::Router;
-use crate::stats::VertexStats;
+use crate::stats;
 use crate::worth::Worth;
-
-/// Where rows go next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// To a later node of the same chain.
-    Node {
-        /// Index of the node.
-        node: usize,
-        /// Which of its inputs.
-        input: u32,
-    },
-    /// Out of the task.
-    Router(usize),
-}
-
-/// What becomes of rows that an operator rejects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnReject {
-    /// The job fails over.
-    Fail,
-    /// The row goes to the dead-letter output.
-    DeadLetter,
-}
-
-pub(crate) enum NodeKind {
-    Operator(Box<Operator>),
-    Sink(SinkNode),
-}
-
-/// A sink, and how fast it is.
-pub(crate) struct SinkNode {
-    sink: Box<dyn Sink>,
-    clock: Arc<dyn Clock>,
-    pace: Pace,
-}
-
-/// One operator or sink of a chain.
-pub(crate) struct Node {
-    pub(crate) uid: OperatorUid,
-    pub(crate) component: String,
-    pub(crate) kind: NodeKind,
-    pub(crate) on_reject: OnReject,
-    /// Targets of each output port that has a name.
-    pub(crate) outputs: Vec<Vec<Target>>,
-    /// The port that late rows come out of.
-    pub(crate) late_port: Option<u32>,
-    pub(crate) dead_letters: Vec<Target>,
-    pub(crate) stats: Arc<VertexStats>,
-}
 
 /// The nodes of a task and the edges that leave it.
 pub(crate) struct Chain {
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) routers: Vec<Router>,
+    nodes: Vec<Node>,
+    routers: Vec<Router>,
     /// Buffers for what calls emit, used again from call to call.
     spare: Vec<Vec<Emitted>>,
-}
-
-impl SinkNode {
-    pub(crate) fn new(sink: Box<dyn Sink>, clock: Arc<dyn Clock>) -> SinkNode {
-        SinkNode { sink, clock, pace: Pace::default() }
-    }
-
-    /// Writes some of the rows from `first` on. Gives how many.
-    fn write(&mut self, rows: BatchRef<'_>, first: usize) -> Result<usize, ConnectorError> {
-        let part = self.pace.take(rows, first, usize::MAX);
-        let count = part.len();
-        let started = self.clock.now();
-        self.sink.write(part)?;
-        self.pace.learn(count, self.clock.now().saturating_sub(started));
-        Ok(count)
-    }
-}
-
-fn add(counter: &AtomicU64, rows: usize) {
-    // One thread writes, so a load and a store are enough, and cheaper than a locked addition.
-    counter.store(counter.load(Ordering::Relaxed) + rows as u64, Ordering::Relaxed);
 }
 
 impl Chain {
@@ -158,7 +86,7 @@ impl Chain {
         let operator = match &mut n.kind {
             NodeKind::Sink(sink) => {
                 let count = sink.write(rows, first).map_err(TaskError::connector(&n.uid))?;
-                add(&n.stats.rows_out, count);
+                stats::add(&n.stats.rows_out, count);
                 return Ok(count);
             }
             NodeKind::Operator(operator) => operator,
@@ -184,7 +112,7 @@ impl Chain {
 
     /// Counts rows that come into a node.
     pub(crate) fn count_in(&self, node: usize, rows: usize) {
-        add(&self.nodes[node].stats.rows_in, rows);
+        stats::add(&self.nodes[node].stats.rows_in, rows);
     }
 
     /// How often rows that are not divided by key group are handed to a node: once for each of an operator's instances.
@@ -223,7 +151,7 @@ impl Chain {
     fn emitted(&mut self, node: usize, mut emitted: Vec<Emitted>) -> Result<(), TaskError> {
         for Emitted { port, mut rows } in emitted.drain(..) {
             let n = &mut self.nodes[node];
-            add(&n.stats.rows_out, rows.len());
+            stats::add(&n.stats.rows_out, rows.len());
             odd_rows::note_emitted(n, port, rows.view());
             let Some(targets) = n.outputs.get_mut(port as usize).map(std::mem::take) else { continue };
             let sent = self.send(&targets, &mut rows);
@@ -385,13 +313,13 @@ impl Chain {
     }
 
     /// Begins the snapshot of every node. Gives what the sinks have yet to make durable.
-    pub(crate) fn begin_snapshot(&mut self, checkpoint: CheckpointId) -> Result<Vec<(OperatorUid, Prepare)>, TaskError> {
+    pub(crate) fn begin_snapshot(&mut self, checkpoint: CheckpointId) -> Result<Vec<(OperatorUid, SinkPrepare)>, TaskError> {
         let mut prepare = Vec::new();
         for node in &mut self.nodes {
             match &mut node.kind {
                 NodeKind::Operator(operator) => operator.begin_capture(checkpoint)?,
                 NodeKind::Sink(sink) => {
-                    let closure = sink.sink.prepare(checkpoint).map_err(TaskError::connector(&node.uid))?;
+                    let closure = sink.prepare(checkpoint).map_err(TaskError::connector(&node.uid))?;
                     prepare.push((node.uid.clone(), closure));
                 }
             }
@@ -406,10 +334,20 @@ impl Chain {
         })
     }
 
-    pub(crate) fn sinks(&mut self) -> impl Iterator<Item = (&OperatorUid, &mut Box<dyn Sink>)> {
-        self.nodes.iter_mut().filter_map(|node| match &mut node.kind {
-            NodeKind::Sink(sink) => Some((&node.uid, &mut sink.sink)),
-            NodeKind::Operator(_) => None,
-        })
+    /// A checkpoint is complete: its pages are safe.
+    pub(crate) fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
+        self.operators().for_each(|operator| operator.checkpoint_completed(checkpoint));
+    }
+
+    /// Lets sinks show what belongs to a complete checkpoint.
+    pub(crate) fn commit(&mut self, commit: Vec<(OperatorUid, Vec<Value>)>) -> Result<(), TaskError> {
+        let mut commit: BTreeMap<OperatorUid, Vec<Value>> = commit.into_iter().collect();
+        for node in &mut self.nodes {
+            let NodeKind::Sink(sink) = &mut node.kind else { continue };
+            for committable in commit.remove(&node.uid).unwrap_or_default() {
+                sink.commit(&committable).map_err(TaskError::connector(&node.uid))?;
+            }
+        }
+        Ok(())
     }
 }

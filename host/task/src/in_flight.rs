@@ -8,7 +8,7 @@ use weir_channel::Frame;
 use weir_model::{KeyGroup, KeyGroupRange, KeyedBatch};
 use weir_plan::Exchange;
 
-use crate::build::RestoredInFlight;
+use crate::spec::RestoredInFlight;
 
 /// A subtask, now or when the checkpoint was taken.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use weir_model::{BatchRef, OddExample, OddKind};
 use weir_sandbox::Rejection;
 
-use crate::chain::Node;
+use crate::node::Node;
 
 /// Rows that an operator rejected.
 pub(crate) fn note_rejected(node: &Node, rows: BatchRef<'_>, rejections: &[Rejection]) {

@@ -18,7 +18,7 @@ use crate::report::CapturedState;
 use crate::stats::TaskStats;
 
 /// One instance, as a task sees it.
-pub trait Instance: Send {
+pub trait OperatorInstance: Send {
     /// Rows in; emitted rows and rejections out.
     fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError>;
     /// Event time has reached a watermark.
@@ -31,7 +31,7 @@ pub trait Instance: Send {
     fn checkpoint_completed(&mut self, checkpoint: CheckpointId);
 }
 
-impl Instance for weir_sandbox::Instance {
+impl OperatorInstance for weir_sandbox::Instance {
     fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
         weir_sandbox::Instance::process(self, input, rows, emitted)
     }
@@ -60,19 +60,19 @@ impl Instance for weir_sandbox::Instance {
 /// Makes instances as they are right after `open`.
 pub trait InstanceFactory: Send + Sync {
     /// A new instance.
-    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError>;
+    fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError>;
 
     /// An instance as its captures have it: encoded, oldest first, at least one.
-    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError>;
+    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError>;
 }
 
 impl InstanceFactory for weir_sandbox::Template {
-    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
-        Ok(Box::new(weir_sandbox::Template::instantiate(self)?))
+    fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
+        Ok(Box::new(weir_sandbox::Instance::new(self)?))
     }
 
-    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError> {
-        Ok(Box::new(weir_sandbox::Template::restore(self, images)?))
+    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
+        Ok(Box::new(weir_sandbox::Instance::restore(self, images)?))
     }
 }
 
@@ -81,7 +81,7 @@ pub struct RestoredInstance {
     /// Which one.
     pub id: InstanceId,
     /// The instance.
-    pub instance: Box<dyn Instance>,
+    pub instance: Box<dyn OperatorInstance>,
     /// The last watermark it was told.
     pub watermark: Timestamp,
     /// It was told that all inputs have ended.
@@ -107,7 +107,7 @@ pub(crate) struct Meters {
 }
 
 /// One captured instance.
-pub(crate) struct Captured {
+pub(crate) struct InstanceCapture {
     pub(crate) id: InstanceId,
     pub(crate) capture: Option<Box<dyn CapturedState>>,
     pub(crate) watermark: Timestamp,
@@ -115,7 +115,7 @@ pub(crate) struct Captured {
 }
 
 struct Slot {
-    instance: Box<dyn Instance>,
+    instance: Box<dyn OperatorInstance>,
     watermark: Timestamp,
     finished: bool,
     /// Calls so far, the calls when captures were taken, and those that the last completed checkpoint holds.
@@ -125,7 +125,7 @@ struct Slot {
 }
 
 /// A snapshot that is being taken.
-struct Capturing {
+struct CaptureRound {
     checkpoint: CheckpointId,
     /// Slots at or above this one may still have to be captured in the background.
     next: usize,
@@ -140,8 +140,8 @@ pub(crate) struct Operator {
     /// Owned key groups, or the subtask's index.
     keys: Keys,
     slots: Vec<Option<Slot>>,
-    capturing: Option<Capturing>,
-    captured: Vec<Captured>,
+    capturing: Option<CaptureRound>,
+    captured: Vec<InstanceCapture>,
     watermark: Timestamp,
     after_end: AfterEnd,
     pace: Pace,
@@ -389,7 +389,7 @@ impl Operator {
         while self.capture_next()? {}
         let done: Vec<bool> = self.slots.iter().map(Option::is_none).collect();
         let remaining = done.iter().filter(|done| !**done).count();
-        self.capturing = Some(Capturing { checkpoint, next: 0, done, remaining });
+        self.capturing = Some(CaptureRound { checkpoint, next: 0, done, remaining });
         Ok(())
     }
 
@@ -413,7 +413,7 @@ impl Operator {
     }
 
     /// The captures taken since the last call.
-    pub(crate) fn take_captured(&mut self) -> std::vec::Drain<'_, Captured> {
+    pub(crate) fn take_captured(&mut self) -> std::vec::Drain<'_, InstanceCapture> {
         self.captured.drain(..)
     }
 
@@ -466,13 +466,13 @@ impl Operator {
             Keys::Groups(groups) => InstanceId::KeyGroup(groups.start + index as u16),
             Keys::Subtask(index) => InstanceId::Subtask(index),
         };
-        self.captured.push(Captured { id, capture, watermark: slot.watermark, finished: slot.finished });
+        self.captured.push(InstanceCapture { id, capture, watermark: slot.watermark, finished: slot.finished });
         capturing.mark_done(index);
         Ok(())
     }
 }
 
-impl Capturing {
+impl CaptureRound {
     fn mark_done(&mut self, slot: usize) {
         if !std::mem::replace(&mut self.done[slot], true) {
             self.remaining -= 1;

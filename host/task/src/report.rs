@@ -32,7 +32,7 @@ pub enum Control {
 
 /// Makes what a sink wrote for a checkpoint durable, off the data path. Gives what to commit once the checkpoint is
 /// complete.
-pub type Prepare = Box<dyn FnOnce() -> Result<Option<Value>, ConnectorError> + Send>;
+pub type SinkPrepare = Box<dyn FnOnce() -> Result<Option<Value>, ConnectorError> + Send>;
 
 /// The small state of a task at a barrier.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ pub enum SnapshotPart {
         /// State of the task itself.
         state: TaskState,
         /// What the task's sinks have yet to make durable.
-        prepare: Vec<(OperatorUid, Prepare)>,
+        prepare: Vec<(OperatorUid, SinkPrepare)>,
     },
     /// One instance as it was at the barrier.
     Instance {
@@ -148,7 +148,7 @@ pub enum SnapshotPart {
 
 /// What else a task reports.
 #[derive(Debug)]
-pub enum Report {
+pub enum TaskReport {
     /// It will not take part in a checkpoint.
     Declined {
         /// The checkpoint.
@@ -169,7 +169,7 @@ pub trait Outlet: Send {
     /// Hands over a piece of a snapshot, to be persisted.
     fn snapshot(&mut self, task: TaskId, part: SnapshotPart);
     /// Reports something.
-    fn report(&mut self, task: TaskId, report: Report);
+    fn report(&mut self, task: TaskId, report: TaskReport);
     /// Whether so much waits to be persisted that captures that can wait should.
     fn is_congested(&self) -> bool;
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,9 +12,9 @@ use weir_model::{Batch, CheckpointId, OperatorUid, Timestamp, WATERMARK_START, l
 use crate::TaskError;
 use crate::chain::Chain;
 use crate::clock::Clock;
+use crate::node::Target;
 use crate::report::SourceState;
-use crate::stats::VertexStats;
-use crate::task::Targets;
+use crate::stats::{self, VertexStats};
 
 /// Watermarks are passed on at most this often, since each is a call of every instance.
 const WATERMARK_INTERVAL: Duration = Duration::from_millis(50);
@@ -33,7 +32,7 @@ pub(crate) struct SourceHead {
     source: Box<dyn Source>,
     event_time: Option<EventTime>,
     generator: WatermarkGenerator,
-    targets: Targets,
+    targets: Vec<Target>,
     stats: Arc<VertexStats>,
     rows: Batch,
     rows_max: usize,
@@ -81,7 +80,7 @@ impl SourceHead {
         mut source: Box<dyn Source>,
         event_time: Option<EventTime>,
         generator: WatermarkGenerator,
-        targets: Targets,
+        targets: Vec<Target>,
         stats: Arc<VertexStats>,
         clock: Arc<dyn Clock>,
     ) -> SourceHead {
@@ -124,7 +123,7 @@ impl SourceHead {
         self.source.checkpoint_completed(checkpoint);
     }
 
-    pub(crate) fn targets(&self) -> &Targets {
+    pub(crate) fn targets(&self) -> &[Target] {
         &self.targets
     }
 
@@ -162,7 +161,7 @@ impl SourceHead {
         let count = self.rows.len();
         self.idle = false;
         for (counter, rows) in [(&self.stats.rows_in, read), (&self.stats.rows_out, count)] {
-            counter.store(counter.load(Ordering::Relaxed) + rows as u64, Ordering::Relaxed);
+            stats::add(counter, rows);
         }
         chain.send(&self.targets, &mut self.rows)?;
         let now = self.clock.now();

@@ -1,80 +1,67 @@
-//! The loop that one thread runs: input -> chain -> routers, with barriers handled between guest calls. What a gate gives is
-//! worked off in `work.rs`; what becomes of a barrier is in `snapshot.rs`.
+//! The loop that one thread runs: input -> chain -> routers, with barriers handled between guest calls. Alone knows all parts of a
+//! task: what it starts with (`head.rs`), what is read and not done (`backlog.rs`), the chain, the snapshot that is taken.
 //!
 //! A task owns everything it runs. It hears from its worker through its mailbox and answers through its outlet; it never
 //! waits for either.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use weir_channel::Watermarks;
+use serde_json::Value;
 use weir_checkpoint::align::{Action, Aligner, Event};
-use weir_model::{CheckpointId, TaskId, WATERMARK_END};
+use weir_model::{Barrier, BarrierKind, CheckpointId, OperatorUid, TaskId, WATERMARK_END};
 
-use crate::TaskError;
-use crate::build::GateChannel;
-use crate::chain::{Chain, Target};
+use crate::backlog::Step;
+use crate::chain::Chain;
 use crate::clock::Clock;
-use crate::gate::Gate;
-use crate::report::{Control, Outlet, Report};
-use crate::snapshot::Snapshot;
-use crate::source::{Read, SourceHead};
+use crate::head::Head;
+use crate::mailbox::{TaskHandle, mailbox};
+use crate::node::Node;
+use crate::operator::Meters;
+use crate::report::{Control, Outlet, TaskReport, TaskState};
+use crate::snapshot::Snapshots;
+use crate::source::Read;
+use crate::spec::TaskSpec;
 use crate::stats::TaskStats;
-use crate::work::{Restored, Work};
+use crate::{TaskError, build};
 
-/// What a task starts with.
-pub(crate) enum Head {
-    Source(Box<SourceHead>),
-    /// Channels, with what each of them brings.
-    Gate {
-        gate: Gate,
-        channels: Vec<GateChannel>,
-        watermarks: Watermarks,
-        /// Whether all channels idle, as it was told downstream.
-        idle: bool,
-        /// What is worked off before anything from the channels.
-        restored: Restored,
-    },
-}
+/// Time after which the rest of the backlog is left to the next round of the loop.
+const ROUND_TARGET: Duration = Duration::from_millis(5);
 
 /// A task, ready to run.
 pub struct Task {
-    pub(crate) id: TaskId,
-    pub(crate) name: String,
-    pub(crate) head: Head,
-    pub(crate) chain: Chain,
-    pub(crate) aligner: Aligner,
-    pub(crate) mailbox: Receiver<Control>,
-    pub(crate) outlet: Box<dyn Outlet>,
-    pub(crate) stats: Arc<TaskStats>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) run: Run,
+    id: TaskId,
+    name: String,
+    head: Head,
+    chain: Chain,
+    aligner: Aligner,
+    mailbox: Receiver<Control>,
+    outlet: Box<dyn Outlet>,
+    stats: Arc<TaskStats>,
+    clock: Arc<dyn Clock>,
+    snapshots: Snapshots,
+    run: Run,
 }
 
 /// Where a task is in its life.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
-    /// The snapshot that is being taken.
-    pub(crate) snapshot: Option<Snapshot>,
+struct Run {
     /// Its operators have been told what they go on from.
-    pub(crate) begun: bool,
+    begun: bool,
     /// All inputs have ended.
-    pub(crate) finished: bool,
+    finished: bool,
     /// A stop barrier has passed: sources give nothing more.
-    pub(crate) stopped: bool,
+    stopped: bool,
     /// The stop whose snapshot was taken: what is behind it is left for who goes on from there, and nothing more is worked off
     /// unless that stop is given up.
-    pub(crate) halted: Option<CheckpointId>,
+    halted: Option<CheckpointId>,
     /// Nothing happens any more.
-    pub(crate) over: bool,
+    over: bool,
     /// Since when there is no room downstream.
-    pub(crate) waiting_since: Option<Duration>,
-    pub(crate) actions: Vec<Action>,
-    pub(crate) arrivals: Vec<Event>,
-    /// What was read from a channel and is not worked off. Nothing more is read before it is.
-    pub(crate) work: VecDeque<Work>,
+    waiting_since: Option<Duration>,
+    actions: Vec<Action>,
+    arrivals: Vec<Event>,
 }
 
 /// What comes after a turn of a task's loop.
@@ -95,6 +82,31 @@ enum Flow {
 }
 
 impl Task {
+    /// Makes the task. Instances and positions of a checkpoint are put in place; nothing runs yet.
+    ///
+    /// # Errors
+    /// If an instance cannot be made, or a source cannot go on from its position.
+    pub fn build(spec: TaskSpec) -> Result<(Task, TaskHandle), TaskError> {
+        let meters = Meters { clock: spec.clock.clone(), stats: spec.stats.clone() };
+        let nodes = spec.nodes.into_iter().map(|node| build::node(node, &meters)).collect::<Result<Vec<Node>, TaskError>>()?;
+        let (head, channels) = build::head(spec.head, &spec.clock)?;
+        let (handle, mailbox) = mailbox(spec.wake);
+        let task = Task {
+            id: spec.id,
+            name: spec.name,
+            head,
+            chain: Chain::new(nodes, spec.routers),
+            aligner: Aligner::new(spec.attempt, channels, spec.mode),
+            mailbox,
+            outlet: spec.outlet,
+            stats: spec.stats,
+            clock: spec.clock,
+            snapshots: Snapshots::new(spec.id),
+            run: Run::default(),
+        };
+        Ok((task, handle))
+    }
+
     /// The task's number.
     pub fn id(&self) -> TaskId {
         self.id
@@ -112,7 +124,7 @@ impl Task {
             return Turn::Over;
         }
         let turn = self.try_turn().unwrap_or_else(|error| {
-            self.outlet.report(self.id, Report::Failed(error));
+            self.outlet.report(self.id, TaskReport::Failed(error));
             Turn::Over
         });
         self.run.over = turn == Turn::Over;
@@ -124,9 +136,7 @@ impl Task {
         if let Some(since) = self.run.waiting_since.take() {
             let waited = started.saturating_sub(since);
             self.stats.add_backpressured(waited);
-            if let Head::Source(source) = &mut self.head {
-                source.has_waited(waited);
-            }
+            self.head.has_waited(waited);
         }
         // Before a barrier is heard of, so that every checkpoint has them as they go on.
         if !std::mem::replace(&mut self.run.begun, true) {
@@ -182,9 +192,7 @@ impl Task {
             }
         }
         let mut arrivals = std::mem::take(&mut self.run.arrivals);
-        if let Head::Gate { gate, .. } = &mut self.head {
-            gate.take_arrivals(&mut arrivals);
-        }
+        self.head.take_arrivals(&mut arrivals);
         let heard = arrivals.drain(..).try_for_each(|event| self.align(event));
         self.run.arrivals = arrivals;
         heard.map(|()| Flow::Go)
@@ -213,20 +221,35 @@ impl Task {
                     }
                 })
             }
-            Head::Gate { .. } if self.run.halted.is_some() => Ok(Some(None)),
-            Head::Gate { gate, restored, .. } => {
-                if self.run.work.is_empty() {
-                    if let Some(again) = restored.next() {
-                        self.receive_again(again)?;
-                    } else {
-                        let Some((channel, frame)) = gate.poll() else { return Ok(Some(None)) };
-                        self.receive(channel, frame)?;
+            Head::Gate(_) if self.run.halted.is_some() => Ok(Some(None)),
+            Head::Gate(head) => {
+                if head.backlog.is_empty() && !head.backlog.take_restored(&self.chain)? {
+                    let Some((channel, frame)) = head.poll() else { return Ok(Some(None)) };
+                    if let Some(barrier) = head.receive(channel, frame, &self.chain, &self.stats)? {
+                        self.align(Event::Barrier { channel, barrier })?;
                     }
                 }
                 self.work_off()?;
                 Ok(None)
             }
         }
+    }
+
+    /// Works for a round, less where there is no room downstream.
+    fn work_off(&mut self) -> Result<(), TaskError> {
+        let started = self.clock.now();
+        while let Head::Gate(head) = &mut self.head {
+            match head.backlog.step(&mut self.chain)? {
+                None => break,
+                Some(Step::Done) => {}
+                Some(Step::Finish) => self.finished(),
+                Some(Step::End { channel }) => self.align(Event::End { channel })?,
+            }
+            if !self.chain.is_drained() || self.clock.now().saturating_sub(started) >= ROUND_TARGET {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Everything a source will ever give has been worked off.
@@ -240,13 +263,74 @@ impl Task {
         Ok(())
     }
 
-    pub(crate) fn finished(&mut self) {
+    fn finished(&mut self) {
         debug_assert!(!self.run.finished, "a task finishes once");
         self.stats.set_watermark(WATERMARK_END);
         self.run.finished = true;
-        self.outlet.report(self.id, Report::Finished);
+        self.outlet.report(self.id, TaskReport::Finished);
+    }
+
+    fn align(&mut self, event: Event) -> Result<(), TaskError> {
+        let mut actions = std::mem::take(&mut self.run.actions);
+        self.aligner.handle(event, &mut actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::Block(channel) => self.head.set_blocked(channel, true),
+                Action::Unblock(channel) => self.head.set_blocked(channel, false),
+                Action::Snapshot(barrier) => self.snapshot(barrier)?,
+                Action::Capture { channel, barrier } => self.head.capture(channel, barrier),
+                Action::CaptureDone(checkpoint) => {
+                    let pieces = self.head.take_captured();
+                    self.snapshots.rows_captured(checkpoint, pieces, &mut self.chain, &mut *self.outlet);
+                }
+                Action::Announce(barrier) => self.chain.announce(barrier),
+                Action::Decline { checkpoint, reason } => {
+                    self.abandon(checkpoint);
+                    self.outlet.report(self.id, TaskReport::Declined { checkpoint, reason });
+                }
+                Action::Aborted(checkpoint) => self.abandon(checkpoint),
+            }
+        }
+        self.run.actions = actions;
+        Ok(())
+    }
+
+    /// Steps 2 and 3 of a barrier: push what is unsent and the marker, then take the snapshot.
+    fn snapshot(&mut self, barrier: Barrier) -> Result<(), TaskError> {
+        let started = self.clock.now();
+        let checkpoint = barrier.checkpoint;
+        self.snapshots.complete_earlier(checkpoint, &mut self.chain, &mut *self.outlet)?;
+        if !self.run.finished {
+            // Nothing follows the end of a channel; there it counts as the marker.
+            self.chain.send_barrier(barrier);
+        }
+        let prepare = self.chain.begin_snapshot(checkpoint)?;
+        let state = TaskState { finished: self.run.finished, ..self.head.state() };
+        if barrier.kind == BarrierKind::Stop {
+            (self.run.stopped, self.run.halted) = (true, Some(checkpoint));
+        }
+        let pieces = self.head.in_flight(&self.chain);
+        self.snapshots.begin(barrier, state, prepare, pieces, &mut *self.outlet);
+        self.stats.pauses.record(self.clock.now().saturating_sub(started));
+        Ok(())
+    }
+
+    fn capture_some(&mut self, idle: bool) -> Result<bool, TaskError> {
+        self.snapshots.capture_some(idle, &mut self.chain, &mut *self.outlet, &*self.clock, &self.stats)
+    }
+
+    fn abandon(&mut self, checkpoint: CheckpointId) {
+        if self.snapshots.abandon(checkpoint, &mut self.chain, &mut *self.outlet) {
+            drop(self.head.take_captured());
+        }
+    }
+
+    /// A checkpoint is complete: its pages are safe, and sinks may show what belongs to it.
+    fn completed(&mut self, checkpoint: CheckpointId, commit: Vec<(OperatorUid, Vec<Value>)>) -> Result<(), TaskError> {
+        self.chain.checkpoint_completed(checkpoint);
+        self.head.checkpoint_completed(checkpoint);
+        self.chain.commit(commit)?;
+        self.outlet.report(self.id, TaskReport::Committed(checkpoint));
+        Ok(())
     }
 }
-
-/// Where the rows of a source go first.
-pub(crate) type Targets = Vec<Target>;

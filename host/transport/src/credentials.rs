@@ -19,9 +19,9 @@ use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
 use crate::TransportError;
+use crate::crypto::{provider, verify_chain};
 use crate::pki::certificate::{self, Subject};
 use crate::pki::files;
-use crate::quic::tls;
 
 /// How long before its end a certificate is warned of.
 const EXPIRY_WARNED: Duration = Duration::from_secs(30 * 86_400);
@@ -43,7 +43,7 @@ struct Credentials {
 
 impl Credentials {
     fn new(shown: Arc<CertifiedKey>, roots: Arc<RootCertStore>, until: SystemTime) -> Result<Credentials, String> {
-        let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), Arc::new(tls::provider())).build();
+        let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), Arc::new(provider())).build();
         Ok(Credentials { shown, roots, clients: clients.map_err(|error| error.to_string())?, until })
     }
 
@@ -64,7 +64,7 @@ impl Credentials {
 
         let key = PrivateKeyDer::from_pem_slice(&files::read_secret(&key_path)?)
             .map_err(|error| wrong(&key_path, format!("there is no private key in it: {error}")))?;
-        let shown = CertifiedKey::from_der(chain, key, &tls::provider())
+        let shown = CertifiedKey::from_der(chain, key, &provider())
             .map_err(|error| wrong(&key_path, format!("it does not belong to {}: {error}", node_path.display())))?;
         let credentials = Credentials::new(Arc::new(shown), Arc::new(roots), subject.until());
         Ok((credentials.map_err(|reason| wrong(&ca_path, reason))?, subject))
@@ -73,7 +73,7 @@ impl Credentials {
 
 fn check_chain(chain: &[CertificateDer<'static>], roots: &RootCertStore) -> Result<(), Error> {
     let certificate = ParsedCertificate::try_from(&chain[0])?;
-    tls::verify_chain(&certificate, &chain[1..], roots, UnixTime::now())
+    verify_chain(&certificate, &chain[1..], roots, UnixTime::now())
 }
 
 /// What counts now.

@@ -12,6 +12,7 @@
 
 mod control;
 mod credentials;
+mod crypto;
 mod data;
 mod endpoint;
 mod error;

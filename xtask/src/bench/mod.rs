@@ -15,7 +15,9 @@ mod recovery;
 mod report;
 mod steady;
 
-use crate::setup::{self, Prepared, Profile};
+use crate::build::{self, Profile};
+use crate::needs::Purpose;
+use crate::setup::{self, Prepared};
 use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -96,11 +98,11 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let flink = with_flink.then(|| Flink::find(&workspace)).transpose()?;
     let scratch = workspace.target.join("xtask/bench");
     fs::create_dir_all(&scratch).with_context(|| format!("cannot make the folder {}", scratch.display()))?;
-    let prepared = setup::prepare(&workspace, profile, &scratch.join("data"))?;
+    let prepared = setup::prepare(&workspace, Purpose::Operators, profile, &scratch.join("data"))?;
     // Each of them is minutes of building.
-    let build = |needed: bool, package| if needed { setup::build_bench(&workspace, profile, package) } else { Ok(None) };
-    let native = build(CASES.iter().any(|case| case.name.contains(&only)), setup::NATIVE_BENCH)?;
-    let wire = build("dataplane".contains(&only), setup::WIRE_BENCH)?;
+    let build = |needed: bool, package| if needed { build::bench(&workspace, profile, package) } else { Ok(None) };
+    let native = build(CASES.iter().any(|case| case.name.contains(&only)), build::NATIVE_BENCH)?;
+    let wire = build("dataplane".contains(&only), build::WIRE_BENCH)?;
     let stand = Stand { workspace, prepared, native, wire, scratch, effort };
 
     // Only a whole run is worth keeping; an excerpt must not take its place.

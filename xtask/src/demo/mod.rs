@@ -8,9 +8,10 @@ mod results;
 mod screen;
 mod verdict;
 
+use crate::build::Profile;
 use crate::child::{self, Next, Running};
 use crate::progress::{Event, Progress};
-use crate::setup::{self, Prepared, Profile};
+use crate::setup::{self, Prepared};
 use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};

@@ -1,6 +1,6 @@
 //! The floors of docs/ARCHITECTURE.md: who may use whom, and what the pure floors never touch.
 
-use super::source::{code_of, test_files, without_tests};
+use super::source::{beside, code_of, test_files, without_tests};
 use super::{Finding, Tree};
 use crate::workspace::{Kind, Package};
 
@@ -110,14 +110,6 @@ pub(super) fn purity(tree: &Tree, findings: &mut Vec<Finding>) {
             }
         }
     }
-}
-
-/// The path, without its extension, of a module that the file `path` declares.
-fn beside(path: &str, module: &str) -> String {
-    let stem = path.strip_suffix(".rs").unwrap_or(path);
-    let is_root = ["lib", "main", "mod"].iter().any(|name| stem.ends_with(&format!("/{name}")));
-    let folder = if is_root { stem.rsplit_once('/').map_or("", |(folder, _)| folder) } else { stem };
-    format!("{folder}/{module}")
 }
 
 #[cfg(test)]

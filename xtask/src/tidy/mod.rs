@@ -3,8 +3,10 @@
 //! A rule is a function from what is tracked to findings, so each is tested on a sample that breaks it.
 
 mod builds;
+mod circles;
 mod documents;
 mod floors;
+mod modules;
 mod rust;
 mod source;
 mod text;
@@ -121,6 +123,7 @@ fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     floors::dependencies(&workspace.packages, &mut findings);
     floors::purity(tree, &mut findings);
+    circles::circles(tree, &mut findings);
     rust::lengths(tree, &mut findings);
     rust::unsafety(tree, &mut findings);
     rust::allows(tree, &mut findings);

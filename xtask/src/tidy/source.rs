@@ -45,6 +45,14 @@ pub(crate) fn test_files(code: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The path, without its extension, of a module that the file `path` declares.
+pub(crate) fn beside(path: &str, module: &str) -> String {
+    let stem = path.strip_suffix(".rs").unwrap_or(path);
+    let is_root = ["lib", "main", "mod"].iter().any(|name| stem.ends_with(&format!("/{name}")));
+    let folder = if is_root { stem.rsplit_once('/').map_or("", |(folder, _)| folder) } else { stem };
+    format!("{folder}/{module}")
+}
+
 /// For each `#[cfg(test)] mod name`, what stands before and after it.
 fn test_modules(code: &str) -> impl Iterator<Item = (&str, &str)> {
     const MARK: &str = "#[cfg(test)]";

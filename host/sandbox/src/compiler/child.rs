@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, Signal, nice, set_parent_process_death_s
 use wasmtime::Engine;
 use weir_model::limits;
 
-use crate::engine::config;
+use crate::config::config;
 
 /// How far it steps back behind everything else that wants to run: to a third of what it would get.
 const NICE: i32 = 5;

@@ -1,7 +1,6 @@
 //! Consecutive captures merged into one.
 
 use super::{Content, Encoder, for_each_page, parse_chain};
-use crate::error::SandboxError;
 use crate::image::ImageError;
 use crate::memory::PAGE_BYTES;
 
@@ -12,7 +11,7 @@ use crate::memory::PAGE_BYTES;
 ///
 /// # Errors
 /// What is wrong with which of them.
-pub fn merge(chain: &[&[u8]]) -> Result<Vec<u8>, SandboxError> {
+pub fn merge(chain: &[&[u8]]) -> Result<Vec<u8>, ImageError> {
     const ZEROS: &[u8; PAGE_BYTES] = &[0; PAGE_BYTES];
     let images = parse_chain(chain, None)?;
     let newest = images.last().ok_or(ImageError::Empty)?;

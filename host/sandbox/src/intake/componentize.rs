@@ -101,9 +101,11 @@ fn without_type(module: &[u8]) -> Result<Vec<u8>, IntakeError> {
     if !has_type {
         return Err(IntakeError::CoreModule {
             reason: "it has no section `component-type` that says which world it is for".to_string(),
-            hint: "build it with bindings for world weir:operator/operator@0.1.0 (Rust: weir-sdk, or wit-bindgen), or turn it into a \
-                   component first (`wasm-tools component new`)"
-                .to_string(),
+            hint: format!(
+                "build it with bindings for world {} (Rust: weir-sdk, or wit-bindgen), or turn it into a component first \
+                 (`wasm-tools component new`)",
+                crate::names::WORLD
+            ),
         });
     }
     Ok(out)

@@ -1,28 +1,16 @@
 //! What a component may import and must export.
 
 use super::IntakeError;
+use crate::names::{self, LIFECYCLE, PORTABLE, TIMED, WORLD};
 
-/// The world uploads are made for, as messages name it.
-const WORLD: &str = "weir:operator/operator@0.1.0";
-
-const LIFECYCLE: &str = "weir:operator/lifecycle@0.1.0";
 /// How the name of `lifecycle` begins, whatever its version.
 const LIFECYCLE_ANY: &str = "weir:operator/lifecycle";
-const TIMED: &str = "weir:operator/timed@0.1.0";
-const PORTABLE: &str = "weir:operator/portable@0.1.0";
 
 /// Interfaces the host provides.
-const PROVIDED: [&str; 6] = [
-    "weir:operator/types@0.1.0",
-    "weir:operator/output@0.1.0",
-    "weir:operator/log@0.1.0",
-    "weir:operator/metrics@0.1.0",
-    "weir:operator/ambient@0.1.0",
-    "weir:operator/state-writer@0.1.0",
-];
+const PROVIDED: [&str; 6] = [names::TYPES, names::OUTPUT, names::LOG, names::METRICS, names::AMBIENT, names::STATE_WRITER];
 
 /// Interfaces of the contract that the host does not provide yet.
-const PLANNED: [&str; 2] = ["weir:operator/store@0.1.0", "weir:operator/timers@0.1.0"];
+const PLANNED: [&str; 2] = [names::STORE, names::TIMERS];
 
 /// Instances that instrumentation exports begin with this.
 pub(super) const RESERVED_INSTANCE: &str = "weir:globals/";
@@ -97,7 +85,7 @@ fn import_hint(name: &str) -> String {
     if PLANNED.contains(&name) {
         return "the host does not provide it for now: keep state in the operator's own memory, which is snapshotted".to_string();
     }
-    if name.starts_with("weir:operator/") && !name.ends_with("@0.1.0") {
+    if name.starts_with(names::PACKAGE) && !name.ends_with(names::VERSION) {
         return "this host speaks version 0.1.0 of weir:operator: build against its wit/weir.wit".to_string();
     }
     format!("the host provides only {}", PROVIDED.join(", "))

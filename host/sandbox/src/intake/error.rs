@@ -7,7 +7,8 @@ use thiserror::Error;
 pub enum IntakeError {
     /// The bytes are no WebAssembly binary.
     #[error(
-        "not a WebAssembly component: the file looks like {looks_like}; upload the .wasm file of a component made for world weir:operator/operator@0.1.0"
+        "not a WebAssembly component: the file looks like {looks_like}; upload the .wasm file of a component made for world {}",
+        crate::names::WORLD
     )]
     NotWasm {
         /// What the bytes seem to be.

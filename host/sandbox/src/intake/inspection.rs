@@ -5,7 +5,7 @@ use weir_model::Digest;
 
 use super::contract;
 use super::structure::Outline;
-use super::tree::Tree;
+use super::tree::{MemoryInfo, Tool, Tree};
 
 /// What an upload is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,7 +34,7 @@ pub struct Inspection {
     pub functions: u32,
     /// Levels of components: 1 if none is nested.
     pub nesting: u32,
-    /// True if it exports weir:operator/portable@0.1.0.
+    /// True if it exports `portable`: its state can be saved as rows.
     pub is_portable: bool,
     /// True if it says that it keeps no state: then its instances are never captured.
     pub is_stateless: bool,
@@ -46,15 +46,6 @@ pub struct Inspection {
     pub componentized: bool,
 }
 
-/// A linear memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct MemoryInfo {
-    /// Size at instantiation, in pages of 64 KiB.
-    pub initial_pages: u64,
-    /// Size it may grow to; none means the limit of the instance.
-    pub maximum_pages: Option<u64>,
-}
-
 /// A kind of snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -63,17 +54,6 @@ pub enum SnapshotKind {
     Image,
     /// Rows written by `portable.save`; outlives the code.
     Portable,
-}
-
-/// One entry of a producers section.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Tool {
-    /// `language`, `processed-by` or `sdk`.
-    pub role: String,
-    /// Name of the language or tool.
-    pub name: String,
-    /// Its version, as it says.
-    pub version: String,
 }
 
 pub(super) fn describe(

@@ -27,7 +27,8 @@ mod tree;
 mod tests;
 
 pub use error::IntakeError;
-pub use inspection::{Inspection, MemoryInfo, SnapshotKind, Tool};
+pub use inspection::{Inspection, SnapshotKind};
+pub use tree::{MemoryInfo, Tool};
 
 use std::borrow::Cow;
 
@@ -61,7 +62,7 @@ pub(crate) struct Accessor {
     /// Name of the top-level instance export.
     pub(crate) export: String,
     /// Number of slots. A v128 global takes two, low half first. i32 and f32 use the low 32 bits.
-    pub(crate) globals: u32,
+    pub(crate) slots: u32,
 }
 
 /// Checks and instruments an upload.
@@ -72,8 +73,7 @@ pub(crate) struct Accessor {
 pub(crate) fn prepare(bytes: &[u8]) -> Result<Prepared, IntakeError> {
     let checked = check(bytes)?;
     let accessors = checked.tree.components[0].accessors.iter().enumerate();
-    let accessors =
-        accessors.map(|(position, &globals)| Accessor { export: instrument::export_name(position), globals }).collect();
+    let accessors = accessors.map(|(position, &slots)| Accessor { export: instrument::export_name(position), slots }).collect();
     Ok(Prepared {
         digest: checked.digest,
         name: checked.inspection.name.clone(),

@@ -9,7 +9,7 @@ use wasmparser::types::TypesRef;
 
 use super::handles::{self, Handles};
 use super::scan_module::ModuleScan;
-use super::tree::{Component, Counts, Nested, Step, Tree};
+use super::tree::{Counts, Nested, Node, Step, Tree};
 use super::{IntakeError, Tool, features};
 
 /// Entries of producers sections that are kept.
@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
             }
             Encoding::Component => {
                 let id = self.tree.components.len();
-                self.tree.components.push(Component::default());
+                self.tree.components.push(Node::default());
                 if let Some(frame) = self.open.last() {
                     self.tree.components[frame.id].nested.push(Nested::Component(id));
                 }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use serde::Serialize;
 use weir_model::limits;
 
+use super::IntakeError;
 use super::structure::at_most;
-use super::{IntakeError, MemoryInfo, Tool};
 
 /// Component instances one operator instance may hold.
 const COMPONENT_INSTANCES_MAX: u64 = 1_000;
@@ -15,7 +16,7 @@ const COMPONENT_INSTANCES_MAX: u64 = 1_000;
 pub(super) struct Tree {
     pub(super) modules: Vec<Module>,
     /// The first is the outermost.
-    pub(super) components: Vec<Component>,
+    pub(super) components: Vec<Node>,
     /// Names of the outermost component's imports, in order, with whether each is an instance.
     pub(super) imports: Vec<(String, bool)>,
     /// Likewise its exports.
@@ -95,9 +96,9 @@ pub(super) struct Counts {
     pub(super) instances: u32,
 }
 
-/// A component.
+/// A component in the tree.
 #[derive(Debug, Default)]
-pub(super) struct Component {
+pub(super) struct Node {
     pub(super) nested: Vec<Nested>,
     pub(super) steps: Vec<Step>,
     pub(super) counts: Counts,
@@ -120,6 +121,26 @@ pub(super) struct Totals {
     pub(super) globals_captured: u64,
     /// 64 bits each.
     pub(super) global_slots: u64,
+}
+
+/// A linear memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MemoryInfo {
+    /// Size at instantiation, in pages of 64 KiB.
+    pub initial_pages: u64,
+    /// Size it may grow to; none means the limit of the instance.
+    pub maximum_pages: Option<u64>,
+}
+
+/// One entry of a producers section.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Tool {
+    /// `language`, `processed-by` or `sdk`.
+    pub role: String,
+    /// Name of the language or tool.
+    pub name: String,
+    /// Its version, as it says.
+    pub version: String,
 }
 
 impl Tree {

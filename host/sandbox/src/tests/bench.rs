@@ -23,7 +23,7 @@ fn bench_calls_instances_and_captures() {
         let component = sandbox.take_in(&GUEST).unwrap();
         let template = template(&component);
         println!("epochs {epoch_interruption}, tracking {}", sandbox.tracking());
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         let empty = Batch::default();
         let call = nanos_per(100_000, || (0..100_000).for_each(|_| drop(instance.advance(1, &mut Vec::new()))));
         println!("  advance: {call:.0} ns a call");
@@ -41,10 +41,10 @@ fn bench_calls_instances_and_captures() {
             measure("echo", op::ECHO);
             measure("machine step", op::STEP);
         }
-        let made = nanos_per(1_000, || (0..1_000).for_each(|_| drop(template.instantiate().unwrap())));
+        let made = nanos_per(1_000, || (0..1_000).for_each(|_| drop(Instance::new(&template).unwrap())));
         println!("  instantiate + drop: {:.1} us", made / 1_000.0);
 
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         grow(&mut instance, (64 << 20) / 65_536);
         let start = instance.memory_bytes() as usize - (64 << 20);
         run(&mut instance, op::FILL, &rows(&[(start as i64, 0), (64 << 20, 0), (1, 0)]));
@@ -72,7 +72,7 @@ fn bench_calls_instances_and_captures() {
         }
         println!("  first writes to 164 pages: {first_writes:?}; capture of 1 % of 64 MiB: {fastest:?}");
         let began = Instant::now();
-        let restored = template.restore(&[&bytes]).unwrap();
+        let restored = Instance::restore(&template, &[&bytes]).unwrap();
         println!("  restore of 64 MiB: {:?}", began.elapsed());
         drop(restored);
     }
@@ -88,8 +88,8 @@ fn bench_component() {
         let sandbox = Sandbox::new(SandboxOptions { epoch_interruption, ..SandboxOptions::default() }).unwrap();
         let component = sandbox.take_in(&std::fs::read(&path).unwrap()).unwrap();
         let events = Arc::new(Events::default());
-        let template = component.template(&context(&config), &InstanceLimits::default(), events).unwrap();
-        let mut instance = template.instantiate().unwrap();
+        let template = Template::open(&component, &context(&config), &InstanceLimits::default(), events).unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         println!(
             "epochs {epoch_interruption}, {} bytes of memory, template image {} bytes",
             instance.memory_bytes(),
@@ -114,7 +114,7 @@ fn bench_component() {
             });
             println!("  process, {count} rows a call, 10,000 keys: {row:.1} ns a row");
         }
-        let made = nanos_per(1_000, || (0..1_000).for_each(|_| drop(template.instantiate().unwrap())));
+        let made = nanos_per(1_000, || (0..1_000).for_each(|_| drop(Instance::new(&template).unwrap())));
         println!("  instantiate + drop: {:.1} us", made / 1_000.0);
     }
 }

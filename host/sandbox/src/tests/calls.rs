@@ -5,7 +5,7 @@ use crate::{CallError, SandboxError, TrapKind};
 
 #[test]
 fn what_is_emitted_is_what_was_sent_column_by_column() {
-    let mut instance = template(&HASH.1).instantiate().unwrap();
+    let mut instance = Instance::new(&template(&HASH.1)).unwrap();
     let mut batch = Batch::default();
     batch.push(-5, b"key", b"value");
     batch.push(i64::MAX, b"", b"");
@@ -21,7 +21,7 @@ fn what_is_emitted_is_what_was_sent_column_by_column() {
 
 #[test]
 fn a_failed_call_emits_nothing_and_leaves_the_instance_usable() {
-    let mut instance = template(&HASH.1).instantiate().unwrap();
+    let mut instance = Instance::new(&template(&HASH.1)).unwrap();
     let batch = rows(&[(1, 2)]);
     let mut emitted = Vec::new();
     let error = instance.process(op::FAIL, batch.view(), &mut emitted).unwrap_err();
@@ -32,7 +32,7 @@ fn a_failed_call_emits_nothing_and_leaves_the_instance_usable() {
 
 #[test]
 fn rejections_name_rows_of_the_call_and_nothing_else() {
-    let mut instance = template(&HASH.1).instantiate().unwrap();
+    let mut instance = Instance::new(&template(&HASH.1)).unwrap();
     let mut emitted = Vec::new();
     let rejected = instance.process(op::REJECT, rows(&[(1, 0), (0, 0)]).view(), &mut emitted).unwrap();
     assert_eq!(rejected, [crate::Rejection { row: 1, reason: "a line".to_string() }]);
@@ -43,18 +43,18 @@ fn rejections_name_rows_of_the_call_and_nothing_else() {
 #[test]
 fn a_refusal_to_open_names_the_operator_and_its_reason() {
     let events = Arc::new(Events::default());
-    let error = HASH.1.template(&context("fail"), &InstanceLimits::default(), events).err().unwrap();
+    let error = Template::open(&HASH.1, &context("fail"), &InstanceLimits::default(), events).err().unwrap();
     assert!(matches!(&error, SandboxError::Open { operator, reason } if operator == "op" && reason == "fail"), "{error}");
 }
 
 #[test]
 fn state_saved_as_rows_loads_into_another_instance() {
     let template = template(&HASH.1);
-    let mut first = template.instantiate().unwrap();
+    let mut first = Instance::new(&template).unwrap();
     step(&mut first, &[1, 2, 3]);
     let saved = first.save().unwrap();
     assert_eq!(saved.len(), 1);
-    let mut second = template.instantiate().unwrap();
+    let mut second = Instance::new(&template).unwrap();
     second.load(saved[0].view(), "guest@1").unwrap();
     assert_eq!(second.save().unwrap(), saved);
     assert_eq!(first.save().unwrap(), saved, "saving changes nothing");
@@ -64,12 +64,12 @@ fn state_saved_as_rows_loads_into_another_instance() {
 fn instances_of_a_template_share_nothing_they_write() {
     for component in guests() {
         let template = template(component);
-        let fresh = memory(&template.instantiate().unwrap());
+        let fresh = memory(&Instance::new(&template).unwrap());
         assert_eq!(fresh[0x20000], 7, "written by open");
-        let mut one = template.instantiate().unwrap();
+        let mut one = Instance::new(&template).unwrap();
         poke(&mut one, 0x20000, 99);
         step(&mut one, &[1]);
-        let other = template.instantiate().unwrap();
+        let other = Instance::new(&template).unwrap();
         assert_eq!(memory(&other), fresh);
         assert_ne!(memory(&one), fresh);
     }
@@ -80,10 +80,10 @@ fn a_template_survives_encoding_and_serves_captures_of_the_first() {
     let limits = InstanceLimits::default();
     for component in guests() {
         let template = template(component);
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         step(&mut instance, &[4, 5, 6]);
         let image = capture(&mut instance, 1);
-        let again = component.restore_template(&template.encode(), &limits, Arc::new(Events::default())).unwrap();
+        let again = Template::decode(&component, &template.encode(), &limits, Arc::new(Events::default())).unwrap();
         assert_eq!(again.encode(), template.encode());
         assert_eq!(step(&mut restore(&again, &[image]), &[7]), step(&mut instance, &[7]));
     }
@@ -98,7 +98,7 @@ fn a_component_from_the_cache_runs_like_one_just_compiled() {
     for round in 0..2 {
         let sandbox = Sandbox::new(SandboxOptions { cache: cache.clone(), ..SandboxOptions::default() }).unwrap();
         let component = sandbox.take_in(&GUEST).unwrap();
-        let mut instance = template(&component).instantiate().unwrap();
+        let mut instance = Instance::new(&template(&component)).unwrap();
         states.push(step(&mut instance, &[1, 2, 3]));
         // The key, and the component in its two forms.
         assert_eq!(entries(), 3, "round {round}");

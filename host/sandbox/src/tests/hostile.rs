@@ -8,7 +8,7 @@ use crate::{CallError, Trap, TrapKind};
 /// A template with tight limits, and what it reports.
 fn tight_template() -> (Template, Arc<Events>) {
     let events = Arc::new(Events::default());
-    (HASH.1.template(&context("{}"), &tight(), events.clone()).unwrap(), events)
+    (Template::open(&HASH.1, &context("{}"), &tight(), events.clone()).unwrap(), events)
 }
 
 fn trap(instance: &mut Instance, op: u32, batch: &Batch) -> Trap {
@@ -25,15 +25,15 @@ fn trap(instance: &mut Instance, op: u32, batch: &Batch) -> Trap {
 /// The guest traps so, a neighbour goes on, and the instance says that it is unusable.
 fn traps(op: u32, batch: &Batch, kind: TrapKind) -> Trap {
     let (template, _) = tight_template();
-    let mut neighbour = template.instantiate().unwrap();
-    let mut steady = template.instantiate().unwrap();
+    let mut neighbour = Instance::new(&template).unwrap();
+    let mut steady = Instance::new(&template).unwrap();
     step(&mut neighbour, &[1]);
     step(&mut steady, &[1]);
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     let trap = trap(&mut instance, op, batch);
     assert_eq!(trap.kind, kind, "{trap}");
     let error = instance.process(op::ECHO, batch.view(), &mut Vec::new()).unwrap_err();
-    assert!(matches!(&error, CallError::Host(message) if message.starts_with("instance is unusable after a trap")), "{error}");
+    assert!(matches!(&error, CallError::Unusable(_)), "{error}");
     assert!(instance.capture(CheckpointId(1)).is_err());
     drop(instance);
     assert_eq!(step(&mut neighbour, &[2]), step(&mut steady, &[2]));
@@ -63,8 +63,8 @@ fn s70_a_panic_says_where() {
 #[test]
 fn s70_memory_stops_at_the_limit_and_the_guest_is_told() {
     let (template, _) = tight_template();
-    let mut instance = template.instantiate().unwrap();
-    let mut neighbour = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
+    let mut neighbour = Instance::new(&template).unwrap();
     let mut grown = 0;
     let refused = loop {
         match instance.process(op::GROW, rows(&[(1, 0)]).view(), &mut Vec::new()) {
@@ -85,7 +85,7 @@ fn s70_memory_stops_at_the_limit_and_the_guest_is_told() {
 #[test]
 fn a_guest_that_gives_up_for_lack_of_memory_is_told_with_the_limit_its_use_and_its_setting() {
     let (template, _) = tight_template();
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     let max = tight().memory_bytes;
     let free = (max - instance.memory_bytes()) >> 16;
     grow(&mut instance, free as i64);
@@ -108,7 +108,7 @@ fn a_guest_that_gives_up_for_lack_of_memory_is_told_with_the_limit_its_use_and_i
 #[test]
 fn s70_a_restored_instance_has_the_same_limit() {
     let (template, _) = tight_template();
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     grow(&mut instance, 64);
     let image = capture(&mut instance, 1);
     let mut restored = restore(&template, &[image]);
@@ -130,7 +130,7 @@ fn s70_a_flood_of_output_is_stopped() {
 #[test]
 fn s70_a_flood_of_log_lines_is_cut() {
     let (template, events) = tight_template();
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     run(&mut instance, op::LOGS, &rows(&[(1, 1)]));
     let kept = events.lines.lock().unwrap().len();
     // The call takes less than its deadline, so it sees at most two of the gate's seconds.
@@ -140,7 +140,7 @@ fn s70_a_flood_of_log_lines_is_cut() {
 #[test]
 fn s70_names_of_metrics_are_bounded() {
     let (template, events) = tight_template();
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     run(&mut instance, op::METRICS, &rows(&[(i64::from(b'a'), 1)]));
     run(&mut instance, op::METRICS, &rows(&[(i64::from(b'a'), 1)]));
     assert_eq!(events.counts.lock().unwrap().len(), 2 * limits::METRIC_NAMES_MAX, "the first names go on counting");
@@ -152,7 +152,7 @@ fn s91_names_of_metrics_and_log_lines_are_bounded_over_all_instances_of_an_opera
     let (template, events) = tight_template();
     let started = std::time::Instant::now();
     for number in 0..10 {
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         run(&mut instance, op::METRICS, &rows(&[(i64::from(b'a') + number, 1)]));
         run(&mut instance, op::LOGS, &rows(&[(1, 1)]));
     }
@@ -167,7 +167,7 @@ fn s91_names_of_metrics_and_log_lines_are_bounded_over_all_instances_of_an_opera
 #[test]
 fn s98_log_lines_that_are_dropped_are_not_looked_at() {
     let (template, events) = tight_template();
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     // No text: whoever looks at it traps.
     poke(&mut instance, 0x20000, u64::MAX);
     let trap_of = |instance: &mut Instance, times| match instance.process(
@@ -182,7 +182,7 @@ fn s98_log_lines_that_are_dropped_are_not_looked_at() {
     let trap = trap_of(&mut instance, 1).expect("the first line is looked at");
     assert_eq!(trap.kind, TrapKind::Contract, "{trap}");
     let gate_is_shut = || {
-        let mut other = template.instantiate().unwrap();
+        let mut other = Instance::new(&template).unwrap();
         run(&mut other, op::LOGS, &rows(&[(1, 1)]));
         poke(&mut other, 0x20000, u64::MAX);
         other
@@ -196,15 +196,15 @@ fn s98_log_lines_that_are_dropped_are_not_looked_at() {
 fn s98_texts_beyond_what_a_call_may_hand_over_are_refused() {
     let events = Arc::new(Events::default());
     let roomy = InstanceLimits { memory_bytes: 256 << 20, ..tight() };
-    let template = HASH.1.template(&context("{}"), &roomy, events).unwrap();
+    let template = Template::open(&HASH.1, &context("{}"), &roomy, events).unwrap();
     for op in [op::TEXT, op::NAME] {
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         grow(&mut instance, 3_000);
         let trap = trap(&mut instance, op, &rows(&[((limits::HOSTCALL_BYTES_MAX + 1) as i64, 0), (1, 0)]));
         assert_eq!(trap.kind, TrapKind::Limit, "{trap}");
         assert!(trap.message.contains("more than 134217728 bytes"), "{trap}");
     }
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     let trap = trap(&mut instance, op::NAME, &rows(&[(100_000, 0)]));
     assert!(trap.message.contains("the name of a metric has 100000 bytes"), "{trap}");
 }
@@ -212,7 +212,7 @@ fn s98_texts_beyond_what_a_call_may_hand_over_are_refused() {
 #[test]
 fn a_rejection_of_a_row_that_was_not_there_leaves_nothing_of_the_call() {
     let (template, _) = tight_template();
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     let trap = trap(&mut instance, op::EMIT_AND_REJECT, &rows(&[(1, 1)]));
     assert!(trap.kind == TrapKind::Contract && trap.message.contains("rejected row 1, but was given 1 rows"), "{trap}");
 }
@@ -241,6 +241,6 @@ fn s70_columns_that_do_not_agree_are_refused() {
 #[test]
 fn s70_start_up_beyond_the_memory_limit_is_refused() {
     let limits = InstanceLimits { memory_bytes: 1 << 20, ..tight() };
-    let error = HASH.1.template(&context("{}"), &limits, Arc::new(Events::default())).err().unwrap();
+    let error = Template::open(&HASH.1, &context("{}"), &limits, Arc::new(Events::default())).err().unwrap();
     assert!(error.to_string().contains("memory"), "{error}");
 }

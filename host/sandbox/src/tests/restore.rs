@@ -7,8 +7,8 @@ use crate::{ImageError, SandboxError, merge};
 fn go_on_after_restores(component: &Component, seed: u64) {
     let mut numbers = Numbers(seed);
     let template = template(component);
-    let mut steady = template.instantiate().unwrap();
-    let mut interrupted = template.instantiate().unwrap();
+    let mut steady = Instance::new(&template).unwrap();
+    let mut interrupted = Instance::new(&template).unwrap();
     let mut chain: Vec<Vec<u8>> = Vec::new();
     let mut checkpoint = 0;
     for round in 0..12 {
@@ -60,8 +60,8 @@ fn s50_globals_spread_over_nested_components_are_captured_and_restored() {
         let template = template(&component);
         for seed in 0..10 {
             let mut numbers = Numbers(seed);
-            let mut steady = template.instantiate().unwrap();
-            let mut interrupted = template.instantiate().unwrap();
+            let mut steady = Instance::new(&template).unwrap();
+            let mut interrupted = Instance::new(&template).unwrap();
             let mut chain = Vec::new();
             for checkpoint in 1..10 {
                 for _ in 0..numbers.below(40) {
@@ -79,7 +79,7 @@ fn s50_globals_spread_over_nested_components_are_captured_and_restored() {
 fn s51_pages_of_a_checkpoint_that_did_not_complete_are_in_the_next() {
     for component in guests() {
         let template = template(component);
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         poke(&mut instance, 0x30000, 1);
         let base = capture(&mut instance, 1);
         instance.checkpoint_completed(CheckpointId(1));
@@ -107,7 +107,7 @@ fn s51_pages_of_a_checkpoint_that_did_not_complete_are_in_the_next() {
 fn s51_more_aborted_checkpoints_than_are_kept_apart_lose_nothing() {
     for component in guests() {
         let template = template(component);
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         for n in 1..=30 {
             poke(&mut instance, 0x30000 + n as usize * 0x1000, n);
             instance.capture(CheckpointId(n)).unwrap();
@@ -125,7 +125,7 @@ fn s51_more_aborted_checkpoints_than_are_kept_apart_lose_nothing() {
 fn s52_grown_memory_holes_and_pages_written_by_the_host_are_restored() {
     for component in guests() {
         let template = template(component);
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         let before = instance.memory_bytes();
         let first = capture(&mut instance, 1);
         instance.checkpoint_completed(CheckpointId(1));
@@ -164,7 +164,7 @@ fn s52_grown_memory_holes_and_pages_written_by_the_host_are_restored() {
 fn a_restored_instance_captures_only_what_it_writes() {
     for component in guests() {
         let template = template(component);
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         for page in 0..100 {
             poke(&mut instance, 0x30000 + page * 0x1000, 1 + page as u64);
         }
@@ -188,13 +188,13 @@ fn image_error(result: Result<Instance, SandboxError>) -> ImageError {
 #[test]
 fn s50_images_that_are_damaged_or_of_other_code_are_refused_by_name() {
     let template = template(&HASH.1);
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     step(&mut instance, &[1, 2, 3]);
     let good = capture(&mut instance, 1);
     instance.checkpoint_completed(CheckpointId(1));
     step(&mut instance, &[4]);
     let next = capture(&mut instance, 2);
-    let refusal = |chain: &[&[u8]]| image_error(template.restore(chain));
+    let refusal = |chain: &[&[u8]]| image_error(Instance::restore(&template, chain));
 
     assert_eq!(refusal(&[]), ImageError::Empty);
     for length in 0..good.len() {
@@ -226,14 +226,14 @@ fn s50_images_that_are_damaged_or_of_other_code_are_refused_by_name() {
     let module = format!("{} ", include_str!("guest.wat")).replace("(i64.const 0x123456789abcdef)", "(i64.const 1)");
     let other = HASH.0.take_in(&component(&module)).unwrap();
     let other_template = super::template(&other);
-    let error = image_error(other_template.restore(&[&good]));
+    let error = image_error(Instance::restore(&other_template, &[&good]));
     assert!(
         matches!(&error, ImageError::WrongComponent { image_digest, component, .. }
         if *image_digest == HASH.1.digest() && *component == other.digest()),
         "{error}"
     );
     let limits = InstanceLimits::default();
-    let error = other.restore_template(&template.encode(), &limits, Arc::new(Events::default())).err().unwrap();
+    let error = Template::decode(&other, &template.encode(), &limits, Arc::new(Events::default())).err().unwrap();
     assert!(matches!(error, SandboxError::Image(ImageError::WrongComponent { .. })), "{error}");
 
     // After all these refusals the good chain still restores.
@@ -243,7 +243,7 @@ fn s50_images_that_are_damaged_or_of_other_code_are_refused_by_name() {
 #[test]
 fn images_with_a_right_checksum_and_senseless_content_are_refused() {
     let template = template(&HASH.1);
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     step(&mut instance, &[1, 2, 3]);
     let good = capture(&mut instance, 1);
     let mut numbers = Numbers(11);
@@ -257,7 +257,7 @@ fn images_with_a_right_checksum_and_senseless_content_are_refused() {
         }
         forged.extend(xxhash_rust::xxh3::xxh3_128(&forged).to_le_bytes());
         // Some forgeries mean something else and restore; none may panic or map without bounds.
-        refused += usize::from(template.restore(&[&forged]).is_err());
+        refused += usize::from(Instance::restore(&template, &[&forged]).is_err());
     }
     assert!(refused > 100, "{refused}");
 }
@@ -265,17 +265,17 @@ fn images_with_a_right_checksum_and_senseless_content_are_refused() {
 #[test]
 fn restoring_more_memory_than_allowed_is_refused_before_anything_is_mapped() {
     let template = template(&HASH.1);
-    let mut instance = template.instantiate().unwrap();
+    let mut instance = Instance::new(&template).unwrap();
     grow(&mut instance, 200);
     let image = capture(&mut instance, 1);
-    let small = HASH.1.restore_template(&template.encode(), &tight(), Arc::new(Events::default())).unwrap();
-    let error = small.restore(&[&image]).err().unwrap();
+    let small = Template::decode(&HASH.1, &template.encode(), &tight(), Arc::new(Events::default())).unwrap();
+    let error = Instance::restore(&small, &[&image]).err().unwrap();
     assert!(matches!(error, SandboxError::MemoryLimit { limit, .. } if limit == tight().memory_bytes), "{error}");
 }
 
 #[test]
 fn captures_need_growing_numbers() {
-    let mut instance = template(&HASH.1).instantiate().unwrap();
+    let mut instance = Instance::new(&template(&HASH.1)).unwrap();
     instance.capture(CheckpointId(5)).unwrap();
     let error = instance.capture(CheckpointId(5)).unwrap_err();
     assert!(matches!(error, SandboxError::CheckpointOrder { asked: 5, last: 5 }), "{error}");

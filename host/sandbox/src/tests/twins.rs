@@ -47,11 +47,11 @@ fn check(instance: &mut Instance) {
 fn s96_two_memories_of_equal_size_are_the_same_ones_in_template_instances_and_images() {
     for component in twins() {
         let template = template(&component);
-        check(&mut template.instantiate().unwrap());
+        check(&mut Instance::new(&template).unwrap());
         let limits = InstanceLimits::default();
-        let again = component.restore_template(&template.encode(), &limits, Arc::new(Events::default())).unwrap();
-        check(&mut again.instantiate().unwrap());
-        let mut instance = template.instantiate().unwrap();
+        let again = Template::decode(&component, &template.encode(), &limits, Arc::new(Events::default())).unwrap();
+        check(&mut Instance::new(&again).unwrap());
+        let mut instance = Instance::new(&template).unwrap();
         let image = capture(&mut instance, 1);
         check(&mut restore(&again, &[image]));
     }
@@ -61,7 +61,7 @@ fn s96_two_memories_of_equal_size_are_the_same_ones_in_template_instances_and_im
 fn s96_what_is_written_to_one_memory_is_captured_and_restored_there() {
     for component in twins() {
         let template = template(&component);
-        let mut instance = template.instantiate().unwrap();
+        let mut instance = Instance::new(&template).unwrap();
         call(&mut instance, op::POKE_LEFT, 0x8000, 1);
         call(&mut instance, op::POKE_RIGHT, 0x9000, 2);
         let captured = instance.capture(CheckpointId(1)).unwrap();
@@ -78,8 +78,8 @@ fn s96_memories_that_grow_apart_are_merged_and_restored_apart() {
     for component in twins() {
         let template = template(&component);
         let mut numbers = Numbers(96);
-        let mut steady = template.instantiate().unwrap();
-        let mut interrupted = template.instantiate().unwrap();
+        let mut steady = Instance::new(&template).unwrap();
+        let mut interrupted = Instance::new(&template).unwrap();
         let mut chain: Vec<Vec<u8>> = Vec::new();
         for checkpoint in 1..=12 {
             for _ in 0..=numbers.below(6) {

@@ -141,7 +141,7 @@ impl Job {
             stats: Arc::default(),
             clock: Arc::new(self.time.clone()),
         };
-        self.tasks.push(spec.build().unwrap());
+        self.tasks.push(Task::build(spec).unwrap());
     }
 
     /// Runs until something holds. Gives how long that took.

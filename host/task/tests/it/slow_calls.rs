@@ -59,7 +59,7 @@ fn attempt(rows: usize, cost: fn(i64) -> Duration, deadline: Duration, known: &A
         stats: Arc::default(),
         clock: Arc::new(time),
     };
-    let (mut task, _handle) = spec.build().unwrap();
+    let (mut task, _handle) = Task::build(spec).unwrap();
     // What a channel has no room for comes when there is some.
     while !log.has(0, &Said::Finished) && task.turn() != Turn::Over {
         input.flush();

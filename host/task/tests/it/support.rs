@@ -120,12 +120,12 @@ impl Outlet for Log {
         self.said.lock().push((task, said));
     }
 
-    fn report(&mut self, task: TaskId, report: Report) {
+    fn report(&mut self, task: TaskId, report: TaskReport) {
         let said = match report {
-            Report::Declined { checkpoint, .. } => Said::Declined(checkpoint.0),
-            Report::Finished => Said::Finished,
-            Report::Committed(checkpoint) => Said::Committed(checkpoint.0),
-            Report::Failed(error) => Said::Failed(error.to_string()),
+            TaskReport::Declined { checkpoint, .. } => Said::Declined(checkpoint.0),
+            TaskReport::Finished => Said::Finished,
+            TaskReport::Committed(checkpoint) => Said::Committed(checkpoint.0),
+            TaskReport::Failed(error) => Said::Failed(error.to_string()),
         };
         self.said.lock().push((task, said));
     }
@@ -197,13 +197,13 @@ impl Operators {
 }
 
 impl InstanceFactory for Operators {
-    fn instantiate(&self) -> Result<Box<dyn Instance>, SandboxError> {
+    fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
         let mut made = self.made.lock();
         *made += 1;
         Ok(Box::new(OneInstance { number: *made - 1, seen: 0, of: self.clone() }))
     }
 
-    fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn Instance>, SandboxError> {
+    fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
         self.instantiate()
     }
 }
@@ -223,7 +223,7 @@ impl OneInstance {
     }
 }
 
-impl Instance for OneInstance {
+impl OperatorInstance for OneInstance {
     fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
         let rows = rows_of(rows);
         self.seen += rows.len();
@@ -482,7 +482,7 @@ impl Running {
             stats: Arc::default(),
             clock: Arc::new(SystemClock::default()),
         };
-        let (task, handle) = spec.build().unwrap();
+        let (task, handle) = Task::build(spec).unwrap();
         Running { handle, thread: Some(std::thread::spawn(move || run(task, &signal))) }
     }
 

@@ -49,7 +49,7 @@ impl Stepped {
             stats: Arc::default(),
             clock: Arc::new(Still),
         };
-        let (task, handle) = spec.build().unwrap();
+        let (task, handle) = Task::build(spec).unwrap();
         Stepped { task, handle }
     }
 
@@ -420,7 +420,7 @@ fn a_channel_holds_little_in_front_of_a_slow_receiver_and_more_in_front_of_a_fas
             stats: Arc::default(),
             clock: Arc::new(Ticking(Default::default(), pace)),
         };
-        let (mut task, _handle) = spec.build().unwrap();
+        let (mut task, _handle) = Task::build(spec).unwrap();
         let rows = frame(&[row(0, "", &"x".repeat(8 << 10))]);
         for _ in 0..10_000 {
             while input.is_flushed() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_channel::Frame;
 use weir_model::{InstanceId, Timestamp, WATERMARK_END, WATERMARK_START};
-use weir_task::{Instance, InstanceFactory, Instances, NodeWork, RestoredInstance, Router, Sender, Target};
+use weir_task::{InstanceFactory, Instances, NodeWork, OperatorInstance, RestoredInstance, Router, Sender, Target};
 
 use crate::support::*;
 
@@ -152,7 +152,7 @@ fn no_instance_sees_time_go_back_after_a_restore_and_a_new_one_starts_at_the_lea
 }
 
 fn restored(operators: &Operators, group: u16, watermark: Timestamp, finished: bool) -> RestoredInstance {
-    let instance = operators.instantiate().unwrap() as Box<dyn Instance>;
+    let instance = operators.instantiate().unwrap() as Box<dyn OperatorInstance>;
     RestoredInstance { id: InstanceId::KeyGroup(group), instance, watermark, finished }
 }
 

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
 
 use crate::credentials::Current;
+use crate::crypto::{provider, verify_chain};
 use crate::{Identity, TransportError};
 
 /// Version of everything that travels between processes. Processes of different versions refuse each other.
@@ -19,15 +20,6 @@ pub(crate) const PROTOCOL_VERSION: u32 = 2;
 /// The protocol's name during the handshake.
 pub(crate) fn alpn(version: u32) -> Vec<u8> {
     format!("weir/{version}").into_bytes()
-}
-
-/// AES first: every machine we run on has instructions for it.
-pub(crate) fn provider() -> CryptoProvider {
-    use aws_lc_rs::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
-    CryptoProvider {
-        cipher_suites: vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256],
-        ..aws_lc_rs::default_provider()
-    }
 }
 
 /// For the side that is connected to. A client must show a certificate of one of the roots.
@@ -64,17 +56,6 @@ pub(crate) fn client(identity: &Identity, alpn: Vec<u8>) -> Result<ClientConfig,
 
 fn failed(error: &dyn fmt::Display) -> TransportError {
     TransportError::Crypto { action: "set up TLS", reason: error.to_string() }
-}
-
-/// Whether a certificate was issued by one of the roots, for a server, and counts now.
-pub(crate) fn verify_chain(
-    certificate: &ParsedCertificate<'_>,
-    intermediates: &[CertificateDer<'_>],
-    roots: &RootCertStore,
-    now: UnixTime,
-) -> Result<(), Error> {
-    let algorithms = provider().signature_verification_algorithms.all;
-    verify_server_cert_signed_by_trust_anchor(certificate, roots, intermediates, now, algorithms)
 }
 
 /// Accepts servers with any name, if their certificate is of an authority that is believed at that moment.

@@ -66,7 +66,7 @@ fn at_another_time(cluster: &Cluster, validity: Validity) -> Arc<Identity> {
     let chain = crate::pki::certificate::read_all(&folder.path().join("node.pem")).unwrap();
     let key = std::fs::read(folder.path().join("node-key.pem")).unwrap();
     let key = <PrivateKeyDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_slice(&key).unwrap();
-    let shown = rustls::sign::CertifiedKey::from_der(chain, key, &crate::quic::tls::provider()).unwrap();
+    let shown = rustls::sign::CertifiedKey::from_der(chain, key, &crate::crypto::provider()).unwrap();
     let mut identity = copy(&cluster.identity("a"));
     identity.current = Arc::new(identity.current.showing(Arc::new(shown)));
     Arc::new(identity)

@@ -73,7 +73,7 @@ pub(super) fn build(
         let ports = channels.ports.remove(&id).expect("a task that runs here has ports");
         let (spec, meter) = builder.task(id, ports, &persist)?;
         counts.push(meter);
-        let (task, handle) = spec.build().map_err(|error| Trouble::from(&error))?;
+        let (task, handle) = Task::build(spec).map_err(|error| Trouble::from(&error))?;
         tasks.push(BuiltTask { task, handle, seat });
     }
     let meters = Meters { tasks: counts, metrics, network: shared.options.network.clone() };

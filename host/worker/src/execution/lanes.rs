@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weir_model::{CheckpointId, TaskId};
 use weir_storage::JobStorage;
-use weir_task::{Outlet, Report, SnapshotPart, Turn};
+use weir_task::{Outlet, SnapshotPart, TaskReport, Turn};
 
 use super::voice::Voice;
 use crate::WorkerOptions;
@@ -139,15 +139,15 @@ impl Outlet for TaskOutlet {
         self.send(task, Item::Part(task, part));
     }
 
-    fn report(&mut self, task: TaskId, report: Report) {
+    fn report(&mut self, task: TaskId, report: TaskReport) {
         match report {
-            Report::Committed(checkpoint) => {
+            TaskReport::Committed(checkpoint) => {
                 self.send(task, Item::Committed(task, checkpoint));
                 self.voice.committed(task, checkpoint);
             }
-            Report::Declined { checkpoint, reason } => self.voice.declined(task, checkpoint, &reason),
-            Report::Finished => self.voice.finished(task),
-            Report::Failed(error) => self.voice.failed(&error),
+            TaskReport::Declined { checkpoint, reason } => self.voice.declined(task, checkpoint, &reason),
+            TaskReport::Finished => self.voice.finished(task),
+            TaskReport::Failed(error) => self.voice.failed(&error),
         }
     }
 

@@ -12,6 +12,7 @@ use weir_model::{InstanceId, KeyGroupRange, TaskId};
 use weir_plan::{Exchange, VertexKind};
 use weir_protocol::manifest::edge_of;
 use weir_protocol::panics::caught;
+use weir_sandbox::Template;
 use weir_storage::{InFlightState, InstanceState, Segment};
 use weir_task::in_flight::{self, Place, Share};
 use weir_task::{InstanceFactory, RestoredInFlight, RestoredInstance};
@@ -88,7 +89,7 @@ fn factories(
         let image = job.storage.read(segment)?;
         // A template remembers the host that it was made for, and with it the counts of an execution.
         let host = operator_host(job, uid, metrics);
-        let template = prepared.component.restore_template(&image, &limits(job.operator(vertex)), host);
+        let template = Template::decode(&prepared.component, &image, &limits(job.operator(vertex)), host);
         factories.insert(vertex, Arc::new(template.map_err(|error| OfOperator(uid, error))?));
     }
     Ok(factories)

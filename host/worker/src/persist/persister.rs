@@ -7,7 +7,7 @@ use weir_channel::wire;
 use weir_model::{Attempt, CheckpointId, OperatorUid, TaskId};
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, SinkAcknowledgement, SourceAcknowledgement};
 use weir_storage::{InFlightState, InstanceState, JobStorage, Plan, Segment, StoredFile, StoredInstance, again, instance_name};
-use weir_task::{CapturedState, InFlight, InFlightSource, Prepare, SnapshotPart, TaskState};
+use weir_task::{CapturedState, InFlight, InFlightSource, SinkPrepare, SnapshotPart, TaskState};
 
 use super::snapshot::{Held, InstanceKey, Open, Origins, TaskStart};
 
@@ -124,7 +124,7 @@ impl Persister {
         None
     }
 
-    fn begin(&mut self, task: TaskId, checkpoint: CheckpointId, state: TaskState, prepare: Vec<(OperatorUid, Prepare)>) {
+    fn begin(&mut self, task: TaskId, checkpoint: CheckpointId, state: TaskState, prepare: Vec<(OperatorUid, SinkPrepare)>) {
         let mut open = Open::new(state);
         let of_task = self.tasks.entry(task).or_default();
         for (uid, prepare) in prepare {

@@ -9,7 +9,9 @@ use weir_channel::{Frame, wire};
 use weir_model::{Attempt, Batch, CheckpointId, InstanceId, KeyGroupRange, TaskId, WATERMARK_START};
 use weir_plan::Exchange;
 use weir_protocol::Acknowledgement;
-use weir_sandbox::{Component, HostEvents, InstanceLimits, LogLevel, OperatorContext, Sandbox, SandboxOptions, Template};
+use weir_sandbox::{
+    Component, HostEvents, Instance, InstanceLimits, LogLevel, OperatorContext, Sandbox, SandboxOptions, Template,
+};
 use weir_storage::{JobStorage, Segment};
 use weir_task::{CapturedState, InFlight, InFlightSource, SnapshotPart, TaskState};
 
@@ -22,7 +24,7 @@ struct Bench {
     store: Store,
     storage: JobStorage,
     template: Template,
-    instance: weir_sandbox::Instance,
+    instance: Instance,
     persister: Persister,
 }
 
@@ -47,7 +49,7 @@ fn template(component: &Component) -> Template {
         component: "count".to_owned(),
         config: "{}".to_owned(),
     };
-    component.template(&context, &InstanceLimits::default(), Arc::new(Deaf)).unwrap()
+    Template::open(component, &context, &InstanceLimits::default(), Arc::new(Deaf)).unwrap()
 }
 
 impl Bench {
@@ -61,7 +63,7 @@ impl Bench {
         let origins = Origins { channels: vec![origin(0), origin(1)], restored: vec![origin(7)] };
         let tasks = BTreeMap::from([(TASK, TaskStart { instances: Vec::new(), origins })]);
         let persister = Persister::new(storage.clone(), attempt, RETRY_DELAY, tasks);
-        let instance = template.instantiate().unwrap();
+        let instance = Instance::new(&template).unwrap();
         Bench { store, storage, template, instance, persister }
     }
 
@@ -124,7 +126,7 @@ impl Bench {
         let images: Vec<_> = chain.iter().map(|segment| self.storage.read(segment).unwrap()).collect();
         let images: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
         let mut emitted = Vec::new();
-        self.template.restore(&images).unwrap().finish(&mut emitted).unwrap();
+        Instance::restore(&self.template, &images).unwrap().finish(&mut emitted).unwrap();
         std::str::from_utf8(emitted[0].rows.values.get(0)).unwrap().parse().unwrap()
     }
 }

@@ -14,7 +14,7 @@ fn slots(accessors: &[Accessor]) -> Vec<u32> {
     for (position, accessor) in accessors.iter().enumerate() {
         assert_eq!(accessor.export, format!("weir:globals/a{position}"));
     }
-    accessors.iter().map(|accessor| accessor.globals).collect()
+    accessors.iter().map(|accessor| accessor.slots).collect()
 }
 
 const MEMORY_BYTES: u32 = 65_536;

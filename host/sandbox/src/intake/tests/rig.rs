@@ -75,7 +75,7 @@ impl Rig {
 
     /// Every slot of every accessor.
     pub(super) fn globals(&mut self) -> Vec<Vec<u64>> {
-        let slots: Vec<u32> = self.accessors.iter().map(|(accessor, ..)| accessor.globals).collect();
+        let slots: Vec<u32> = self.accessors.iter().map(|(accessor, ..)| accessor.slots).collect();
         let read = |(accessor, slots): (usize, u32)| (0..slots).map(|slot| self.get(accessor, slot).unwrap()).collect();
         slots.into_iter().enumerate().map(read).collect()
     }
