@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryFutureExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -26,6 +26,9 @@ struct State {
     /// Of a hundred requests, those that fail.
     fail_percent: u64,
     failed: u64,
+    /// So many reads of what tasks have stored find nothing.
+    damaged_reads: u64,
+    was_damaged: bool,
 }
 
 /// The store. Clones are the same store.
@@ -37,13 +40,40 @@ pub(crate) struct Disk {
 
 impl Disk {
     pub(crate) fn new(random: Random) -> Disk {
-        let state = State { random, fail_percent: 0, failed: 0 };
+        let state = State { random, fail_percent: 0, failed: 0, damaged_reads: 0, was_damaged: false };
         Disk { store: Arc::new(InMemory::new()), state: Arc::new(Mutex::new(state)) }
     }
 
     /// Of a hundred requests, this many fail from now on.
     pub(crate) fn set_failing(&self, percent: u64) {
         self.state.lock().fail_percent = percent;
+    }
+
+    /// So many reads of what tasks have stored find nothing, and later ones find it again.
+    pub(crate) fn damage_reads(&self, count: u64) {
+        self.state.lock().damaged_reads += count;
+    }
+
+    /// Loses what a task has stored, for good.
+    pub(crate) fn lose(&self, file: &str) {
+        let location = Path::from(format!("sim/files/{file}"));
+        // It may be gone already: nobody needs it then.
+        let _ = self.store.delete(&location).now_or_never();
+    }
+
+    /// Whether any read has found nothing where something is.
+    pub(crate) fn was_damaged(&self) -> bool {
+        self.state.lock().was_damaged
+    }
+
+    fn is_damaged(&self, location: &Path) -> bool {
+        let mut state = self.state.lock();
+        if state.damaged_reads == 0 || !location.as_ref().contains("/files/") {
+            return false;
+        }
+        state.damaged_reads -= 1;
+        state.was_damaged = true;
+        true
     }
 
     /// Requests that have failed so far.
@@ -97,6 +127,10 @@ impl ObjectStore for Disk {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if self.is_damaged(location) {
+            let source = Box::new(std::io::Error::from(std::io::ErrorKind::NotFound));
+            return Err(Error::NotFound { path: location.to_string(), source });
+        }
         self.pass(self.store.get_opts(location, options)).await
     }
 

@@ -9,27 +9,29 @@
 //! [`run`] runs one seed and says what it came across; [`Failed`] says what must never happen and did. `README.md` has how to
 //! replay one, and what is not simulated. For development only: nothing depends on this crate.
 
-mod build;
 mod clock;
+mod connectors;
+mod coordinator;
 mod disk;
-mod master;
+mod executor;
+mod network;
 mod operators;
 mod oracle;
 mod outside;
-mod persister;
 mod random;
 pub mod scale;
 mod scenario;
 mod source;
-mod wire;
+mod storekeeper;
 mod worker;
 mod world;
 
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use std::{fmt, panic};
 
+pub use scale::cpu_time;
 pub use scenario::{Mutation, Profile};
 pub use world::Seen;
 use world::World;
@@ -76,6 +78,14 @@ impl std::error::Error for Failed {}
 /// If a row is lost or comes twice, time runs backwards for an operator, a checkpoint completes without all of its parts, or
 /// the job does not come to an end.
 pub fn run(seed: u64, profile: Profile, mutation: Option<Mutation>) -> Result<Ran, Failed> {
+    let ran = panic::catch_unwind(|| run_to_end(seed, profile, mutation));
+    ran.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(Failed { seed, profile, wrong: vec![format!("panicked: {}", text.unwrap_or("at the place named above"))] })
+    })
+}
+
+fn run_to_end(seed: u64, profile: Profile, mutation: Option<Mutation>) -> Result<Ran, Failed> {
     let mut world = World::new(seed, profile, mutation);
     let went = world.go();
     let mut wrong = world.outside.broken();

@@ -50,7 +50,7 @@ pub(crate) struct State {
 
 impl State {
     /// The state that captures give one after the other, oldest first.
-    pub(crate) fn of_chain(images: &[Vec<u8>]) -> State {
+    fn of_chain(images: &[&[u8]]) -> State {
         let mut state = State { watermark: WATERMARK_START, ..State::default() };
         for newer in images.iter().map(|image| State::decode(image)) {
             (state.watermark, state.finished) = (newer.watermark, newer.finished);
@@ -58,11 +58,6 @@ impl State {
             state.seen.extend(newer.seen);
         }
         state
-    }
-
-    /// One capture instead of several.
-    pub(crate) fn merge(images: &[Vec<u8>]) -> Vec<u8> {
-        State::of_chain(images).encode()
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -117,33 +112,23 @@ impl CapturedState for Encoded {
     }
 
     fn merge(&self, images: &[&[u8]]) -> Result<Vec<u8>, String> {
-        let images: Vec<Vec<u8>> = images.iter().map(|image| image.to_vec()).collect();
-        Ok(State::merge(&images))
-    }
-}
-
-impl Factory {
-    /// An instance as captures have it, oldest first; without one, as it is at the start.
-    pub(crate) fn of_images(&self, images: &[Vec<u8>]) -> Box<dyn OperatorInstance> {
-        let state = State::of_chain(images);
-        Box::new(Native {
-            of: self.clone(),
-            state,
-            captured: CheckpointId(0),
-            changed: Changed::default(),
-            uncommitted: Vec::new(),
-        })
+        Ok(State::of_chain(images).encode())
     }
 }
 
 impl InstanceFactory for Factory {
     fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
-        Ok(self.of_images(&[]))
+        self.restore(&[])
     }
 
     fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
-        let images: Vec<Vec<u8>> = images.iter().map(|image| image.to_vec()).collect();
-        Ok(self.of_images(&images))
+        Ok(Box::new(Native {
+            of: self.clone(),
+            state: State::of_chain(images),
+            captured: CheckpointId(0),
+            changed: Changed::default(),
+            uncommitted: Vec::new(),
+        }))
     }
 }
 

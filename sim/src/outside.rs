@@ -31,14 +31,19 @@ pub(crate) struct Record {
 struct Staged {
     uid: String,
     attempt: Attempt,
+    checkpoint: CheckpointId,
     records: Vec<Record>,
 }
 
 #[derive(Debug, Default)]
 struct Shelves {
     staged: BTreeMap<String, Staged>,
-    committed: BTreeSet<String>,
-    output: BTreeMap<String, Vec<Record>>,
+    visible: BTreeMap<String, Staged>,
+    /// The newest attempt of each sink that has cleared away what was left behind.
+    recovered: BTreeMap<String, Attempt>,
+    /// Checkpoints whose manifests are durable.
+    durable: BTreeSet<(Attempt, CheckpointId)>,
+    taken_back: u64,
     commits_again: u64,
     broken: Vec<String>,
     /// When each operator was told which watermark first.
@@ -54,7 +59,26 @@ pub(crate) struct Outside {
 impl Outside {
     /// What is visible, by sink.
     pub(crate) fn output(&self) -> BTreeMap<String, Vec<Record>> {
-        self.shelves.lock().output.clone()
+        let mut output: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+        for staged in self.shelves.lock().visible.values() {
+            output.entry(staged.uid.clone()).or_default().extend(staged.records.iter().cloned());
+        }
+        output
+    }
+
+    /// A manifest is durable.
+    pub(crate) fn durable(&self, attempt: Attempt, checkpoint: CheckpointId) {
+        self.shelves.lock().durable.insert((attempt, checkpoint));
+    }
+
+    /// Whether a manifest is.
+    pub(crate) fn is_durable(&self, attempt: Attempt, checkpoint: CheckpointId) -> bool {
+        self.shelves.lock().durable.contains(&(attempt, checkpoint))
+    }
+
+    /// How often something visible was taken back.
+    pub(crate) fn taken_back(&self) -> u64 {
+        self.shelves.lock().taken_back
     }
 
     /// What must never happen and did.
@@ -81,7 +105,7 @@ impl Outside {
 
     /// Rows that are visible so far.
     pub(crate) fn rows(&self) -> usize {
-        self.shelves.lock().output.values().map(Vec::len).sum()
+        self.shelves.lock().visible.values().map(|staged| staged.records.len()).sum()
     }
 
     /// How often something was committed that was already.
@@ -95,24 +119,52 @@ impl Outside {
         }
     }
 
-    fn commit(&self, id: &str) {
+    /// What a subtask had prepared and not committed is lost.
+    fn forget(&self, uid: &str, index: u32, attempt: Attempt) {
+        let prefix = format!("{uid}/{attempt}/{index}/");
+        self.shelves.lock().staged.retain(|id, _| !id.starts_with(&prefix));
+    }
+
+    /// Something becomes visible. `by`: the attempt that wants it.
+    fn commit(&self, id: &str, by: Attempt) {
         let mut shelves = self.shelves.lock();
-        if shelves.committed.contains(id) {
+        if shelves.visible.contains_key(id) {
             shelves.commits_again += 1;
             return;
         }
         let Some(staged) = shelves.staged.remove(id) else {
-            shelves.broken.push(format!("{id} is to be committed and is not there: its rows are lost"));
+            let is_straggler = |(sink, attempt): (&String, &Attempt)| id.starts_with(&format!("{sink}/")) && *attempt > by;
+            // A task of an older attempt, after a newer one has gone back further.
+            if !shelves.recovered.iter().any(is_straggler) {
+                shelves.broken.push(format!("{id} is to be committed and is not there: its rows are lost"));
+            }
             return;
         };
-        shelves.committed.insert(id.to_owned());
-        shelves.output.entry(staged.uid).or_default().extend(staged.records);
+        // Its rows may have been prepared for an earlier one that was given up, but some checkpoint must hold them by now.
+        let (attempt, checkpoint) = (staged.attempt, staged.checkpoint);
+        if !shelves.durable.iter().any(|(of, id)| *of >= attempt && *id >= checkpoint) {
+            shelves.broken.push(format!("{id} is committed before any manifest that holds it is durable"));
+        }
+        shelves.visible.insert(id.to_owned(), staged);
     }
 
     fn recover(&self, uid: &str, attempt: Attempt, keep: &[Value]) {
         let keep: BTreeSet<&str> = keep.iter().filter_map(Value::as_str).collect();
         let is_leftover = |id: &str, staged: &Staged| staged.uid == uid && staged.attempt < attempt && !keep.contains(id);
-        self.shelves.lock().staged.retain(|id, staged| !is_leftover(id, staged));
+        let mut shelves = self.shelves.lock();
+        let recovered = shelves.recovered.entry(uid.to_owned()).or_insert(attempt);
+        *recovered = attempt.max(*recovered);
+        shelves.staged.retain(|id, staged| !is_leftover(id, staged));
+    }
+
+    /// What became visible for later checkpoints is taken back.
+    fn retract(&self, uid: &str, after: CheckpointId) -> u64 {
+        let mut shelves = self.shelves.lock();
+        let before = shelves.visible.len();
+        shelves.visible.retain(|_, staged| staged.uid != uid || staged.checkpoint <= after);
+        let count = (before - shelves.visible.len()) as u64;
+        shelves.taken_back += count;
+        count
     }
 }
 
@@ -127,6 +179,8 @@ pub(crate) struct SimSink {
     pub(crate) attempt: Attempt,
     pub(crate) row_us: u64,
     pub(crate) rows: Vec<Record>,
+    /// It loses what it had prepared, where the simulation is to be proven.
+    pub(crate) forgets: bool,
     /// A preparation failed or was never made.
     pub(crate) unusable: Arc<AtomicBool>,
 }
@@ -179,6 +233,9 @@ impl Sink for SimSink {
 
     fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Prepared, ConnectorError> {
         self.check()?;
+        if self.forgets {
+            self.outside.forget(&self.uid, self.index, self.attempt);
+        }
         let records = std::mem::take(&mut self.rows);
         let id = format!("{}/{}/{}/{checkpoint}", self.uid, self.attempt, self.index);
         let (outside, uid, attempt, disk) = (self.outside.clone(), self.uid.clone(), self.attempt, self.disk.clone());
@@ -192,7 +249,7 @@ impl Sink for SimSink {
                 let source = std::io::Error::from_raw_os_error(5);
                 return Err(ConnectorError::Io { action: "write", path: PathBuf::from(&id), source, hint: None });
             }
-            outside.stage(&id, Staged { uid, attempt, records });
+            outside.stage(&id, Staged { uid, attempt, checkpoint, records });
             must.made();
             Ok(Some(Value::String(id)))
         }))
@@ -200,7 +257,7 @@ impl Sink for SimSink {
 
     fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
         match committable.as_str() {
-            Some(id) => self.outside.commit(id),
+            Some(id) => self.outside.commit(id, self.attempt),
             None => self.outside.complain(format!("{committable} is no committable")),
         }
         Ok(())
@@ -209,5 +266,9 @@ impl Sink for SimSink {
     fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
         self.outside.recover(&self.uid, self.attempt, keep);
         Ok(())
+    }
+
+    fn retract(&mut self, after: CheckpointId) -> Result<u64, ConnectorError> {
+        Ok(self.outside.retract(&self.uid, after))
     }
 }

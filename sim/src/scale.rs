@@ -103,7 +103,7 @@ fn acknowledgement(job: &Job, topology: &Topology, task: TaskId, checkpoint: Che
 }
 
 /// CPU time of this thread so far, where the system says it (Linux); else the time since some start.
-fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let said = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let ns = said.and_then(|text| text.split_whitespace().next()?.parse().ok());

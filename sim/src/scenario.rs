@@ -28,25 +28,60 @@ pub enum Profile {
     AtLeastOnce,
     /// Manifests that are written and nobody knows, so that their checkpoints are given up; and coordinators that crash then.
     S80Uncertain,
+    /// What was stored is lost or cannot be read for a time, and everything is killed then: jobs go back to an older checkpoint.
+    S84Damage,
+    /// Storage that never answers, workers that stand still, and people who want something meanwhile.
+    S86Hang,
+    /// Coordinators that go on while another has taken their place.
+    S88Second,
 }
 
-/// Something that is wrong on purpose, to see that it is found.
+impl Profile {
+    /// All kinds.
+    pub const ALL: [Profile; 13] = [
+        Profile::S20Kills,
+        Profile::S21Rescale,
+        Profile::S22Broadcast,
+        Profile::S23Anything,
+        Profile::S24InFlightAgain,
+        Profile::S25LargeRows,
+        Profile::S28Idle,
+        Profile::S29Skew,
+        Profile::AtLeastOnce,
+        Profile::S80Uncertain,
+        Profile::S84Damage,
+        Profile::S86Hang,
+        Profile::S88Second,
+    ];
+
+    /// The test that runs seeds of this kind, as far as it takes to name it.
+    pub fn test(self) -> &'static str {
+        match self {
+            Profile::S20Kills => "s20_output",
+            Profile::S21Rescale => "s21_output",
+            Profile::S22Broadcast => "s22_no",
+            Profile::S23Anything => "s23_output",
+            Profile::S24InFlightAgain => "s24_rows",
+            Profile::S25LargeRows => "s25_rows",
+            Profile::S28Idle => "s28_an",
+            Profile::S29Skew => "s29_one",
+            Profile::AtLeastOnce => "at_least",
+            Profile::S80Uncertain => "s80_a_checkpoint",
+            Profile::S84Damage => "s84_output",
+            Profile::S86Hang => "s86_output",
+            Profile::S88Second => "s88_output",
+        }
+    }
+}
+
+/// Something that is wrong on purpose in what surrounds the machines, to see that it is found. What is wrong in the machines
+/// themselves is for `cargo xtask sim --guards`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// One captured frame is left out of a snapshot.
-    DropInFlightFrame,
-    /// No channel is blocked at a barrier, although the output is held to exactly once.
-    SkipBlocking,
-    /// Rows in flight of a broadcast are given to all key groups again.
-    ForgetReach,
-    /// A sink forgets what it had prepared for a checkpoint that died.
-    ForgetPrepared,
-    /// A checkpoint is completed although a task's part is missing.
-    SkipAcknowledgement,
     /// A restored source starts one row too far on.
     SkipRow,
-    /// What is stored of a checkpoint that was given up counts for nothing, although it was acknowledged.
-    DropChain,
+    /// A sink loses what it had prepared for a checkpoint when the next one comes.
+    ForgetPrepared,
 }
 
 /// The graph of a job.
@@ -70,6 +105,25 @@ pub(crate) enum Shape {
 
 const SHAPES: [Shape; 7] =
     [Shape::Hash, Shape::Rebalance, Shape::UnionForward, Shape::UnionHash, Shape::TwoInput, Shape::Broadcast, Shape::Deep];
+
+pub(crate) const UIDS: [&str; 9] = ["a", "b", "map", "count", "count2", "join", "all", "out", "out2"];
+
+/// Greatest parallelism of a vertex.
+pub(crate) const PARALLELISM_MAX: u64 = 7;
+
+/// How long the checkpoints of a job may take whose owner has seen it fail again and again.
+const PATIENT_TIMEOUT_MS: u64 = 120_000;
+
+/// A job file, as far as it differs from others of the same job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edition {
+    /// That of the job.
+    parallelism: u32,
+    /// Those that vertices have of their own.
+    own: BTreeMap<&'static str, Option<u32>>,
+    /// Checkpoints get time, and may fail.
+    pub(crate) patient: bool,
+}
 
 /// When barriers overtake rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,10 +238,20 @@ pub(crate) enum Fault {
     DiskSlow,
     /// Somebody stops the job, and starts it again.
     Stop,
+    /// Somebody cancels the job, and starts it again.
+    Cancel,
     /// Somebody asks for another parallelism.
     Rescale,
-    /// Somebody asks for a checkpoint.
-    Checkpoint,
+    /// Nothing is heard of the storage for a time.
+    Hang,
+    /// A worker stands still for a time in whatever it does with storage or files.
+    WorkerStuck,
+    /// Another coordinator takes the place of one that goes on.
+    SecondCoordinator,
+    /// Some reads find nothing where something is.
+    DamageOnce,
+    /// A file of the newest checkpoint is lost, and all processes end.
+    DamageForGood,
 }
 
 /// Everything about a run that is decided before it begins.
@@ -203,9 +267,19 @@ pub(crate) struct Scenario {
     pub(crate) timeout_ms: u64,
     pub(crate) tolerable_failures: u32,
     pub(crate) idle_after_ms: Option<u64>,
-    /// The parallelism changes at restarts.
+    /// The parallelism changes: when somebody asks, and when a job is started again.
     pub(crate) rescales: bool,
     pub(crate) sink_exchange: &'static str,
+    /// The edges that may be: operators run in the task of what they read.
+    pub(crate) near: &'static str,
+    /// Checkpoints that are kept.
+    pub(crate) retained: u32,
+    /// Slots of a worker.
+    pub(crate) slots: u32,
+    /// Lanes that share the snapshots of an execution on a worker.
+    pub(crate) lanes: usize,
+    /// Captured bytes that may wait before captures that can wait are put off.
+    pub(crate) congested_bytes: usize,
     /// How often `map` gives each row.
     pub(crate) fan: u8,
     /// What a row costs.
@@ -269,6 +343,11 @@ impl Scenario {
             idle_after_ms: (profile == Profile::S28Idle || random.percent(40)).then(|| random.pick(&[60, 200])),
             rescales,
             sink_exchange: random.pick(&["forward", "rebalance", "hash"]),
+            near: random.pick(&["forward", "rebalance"]),
+            retained: random.pick(&[1, 2, 2, 3]),
+            slots: PARALLELISM_MAX as u32,
+            lanes: random.pick(&[1, 2, 4]),
+            congested_bytes: random.pick(&[0, 200, 128 << 20]),
             fan: random.pick(&[1, 1, 2]),
             operator_us: random.pick(&[20, 100, 400, 1_500]),
             sink_us: if slow { random.pick(&[2_000, 4_000, 8_000]) } else { random.pick(&[20, 200]) },
@@ -280,6 +359,9 @@ impl Scenario {
             faults: Vec::new(),
             step_faults: random.pick(&[0, 0, 1, 2, 4]),
         };
+        // Where one worker is lost, the others may not be enough.
+        let least = PARALLELISM_MAX.div_ceil(scenario.workers as u64);
+        scenario.slots = random.between(least, PARALLELISM_MAX) as u32;
         if large {
             scenario.operator_us = 100;
             scenario.sink_us = 100;
@@ -297,6 +379,11 @@ impl Scenario {
             scenario.timeout_ms = 10_000;
             scenario.interval_ms = Some(random.pick(&[10, 25, 40]));
         }
+        if profile == Profile::S84Damage {
+            scenario.retained = 3;
+            scenario.timeout_ms = 10_000;
+            scenario.interval_ms = Some(random.pick(&[10, 25, 40]));
+        }
         scenario.faults = faults(&mut random, profile, &scenario);
         scenario
     }
@@ -307,25 +394,35 @@ impl Scenario {
         splits.filter(|split| split.rows > 0).map(|split| split.at_us(split.rows - 1)).max().unwrap_or(0)
     }
 
-    /// A parallelism for each vertex; those that forward to each other have the same.
-    pub(crate) fn parallelism(&self, random: &mut Random) -> BTreeMap<&'static str, u32> {
-        let mut of = BTreeMap::new();
-        let all = random.percent(40).then(|| random.between(1, 7) as u32);
-        let mut one = || all.unwrap_or_else(|| random.between(1, 7) as u32);
-        for uid in ["a", "b", "map", "count", "count2", "join", "all", "out", "out2"] {
-            of.insert(uid, one());
+    /// The job as somebody writes it down next.
+    pub(crate) fn edition(&self, random: &mut Random) -> Edition {
+        let mut own = BTreeMap::new();
+        for uid in UIDS {
+            // Most have that of the job, so that a rescale changes them.
+            let parallelism = (!random.percent(60)).then(|| random.between(1, PARALLELISM_MAX) as u32);
+            own.insert(uid, parallelism);
         }
+        // Those that forward to each other have the same.
+        for (with, like) in self.tied() {
+            let parallelism = own[like];
+            own.insert(with, parallelism);
+        }
+        Edition { parallelism: random.between(1, PARALLELISM_MAX) as u32, own, patient: false }
+    }
+
+    /// Vertices with the parallelism of another one, which comes before them in any chain of these.
+    fn tied(&self) -> Vec<(&'static str, &'static str)> {
+        let mut tied = Vec::new();
         if self.shape == Shape::UnionForward {
-            let a = of["a"];
-            of.insert("b", a);
-            of.insert("map", a);
+            tied.extend([("b", "a"), ("map", "a")]);
+        }
+        if self.near == "forward" {
+            tied.extend([("map", "a"), ("out2", "all")]);
         }
         if self.sink_exchange == "forward" {
-            let last = self.last();
-            let parallelism = of[last];
-            of.insert("out", parallelism);
+            tied.push(("out", self.last()));
         }
-        of
+        tied
     }
 
     fn last(&self) -> &'static str {
@@ -336,20 +433,36 @@ impl Scenario {
         }
     }
 
-    /// Exchange that keeps rows in one task where both ends have the same parallelism.
-    fn near(of: &BTreeMap<&'static str, u32>, from: &str, to: &str) -> &'static str {
-        if of[from] == of[to] { "forward" } else { "rebalance" }
-    }
-
     /// The job file.
-    pub(crate) fn job_file(&self, of: &BTreeMap<&'static str, u32>) -> String {
-        let mut text = format!("[job]\nname = \"sim\"\nkey_groups = {}\non_error = \"fail\"\n", self.key_groups);
+    pub(crate) fn job_file(&self, edition: &Edition) -> String {
+        let Edition { parallelism, own, patient } = edition;
+        let key_groups = self.key_groups;
+        let mut text =
+            format!("[job]\nname = \"sim\"\nparallelism = {parallelism}\nkey_groups = {key_groups}\non_error = \"fail\"\n");
+        let (timeout_ms, failures) =
+            if *patient { (PATIENT_TIMEOUT_MS, 1_000) } else { (self.timeout_ms, self.tolerable_failures) };
+        let interval = self.interval_ms.map_or("off".to_owned(), |ms| format!("{ms}ms"));
+        let (mode, unaligned_after) = match self.mode {
+            Mode::AtLeastOnce => ("at-least-once", String::new()),
+            Mode::ExactlyOnce(None) => ("exactly-once", "unaligned_after = \"never\"\n".to_owned()),
+            Mode::ExactlyOnce(Some(ms)) => ("exactly-once", format!("unaligned_after = \"{ms}ms\"\n")),
+        };
+        let _ = write!(
+            text,
+            "[job.checkpoint]\ninterval = \"{interval}\"\nmin_pause = \"{}ms\"\ntimeout = \"{timeout_ms}ms\"\n\
+             tolerable_failures = {failures}\nretained = {}\nmode = \"{mode}\"\n{unaligned_after}\
+             [job.restart]\nstrategy = \"exponential\"\ninitial = \"20ms\"\nmax = \"500ms\"\nmultiplier = 2.0\nreset_after = \"5s\"\n\
+             jitter = 0.2\n",
+            self.min_pause_ms, self.retained
+        );
+        let parallelism = |uid: &str| own[uid].map_or(String::new(), |own| format!("parallelism = {own}\n"));
         let idle = self.idle_after_ms.map_or(String::new(), |ms| format!(", idle_after = \"{ms}ms\""));
         let mut source = |uid: &str| {
-            let parallelism = of[uid];
+            let parallelism = parallelism(uid);
             let _ = write!(
                 text,
-                "[[source]]\nid = \"{uid}\"\nconnector = \"sim\"\nparallelism = {parallelism}\nwatermark = {{ delay = \"20ms\"{idle} }}\n"
+                "[[source]]\nid = \"{uid}\"\nconnector = \"sim\"\nof = \"{uid}\"\n{parallelism}\
+                 watermark = {{ delay = \"20ms\"{idle}, max_ahead = \"off\" }}\n"
             );
         };
         source("a");
@@ -357,11 +470,8 @@ impl Scenario {
             source("b");
         }
         let mut operator = |uid: &str, input: &str| {
-            let parallelism = of[uid];
-            let _ = write!(
-                text,
-                "[[operator]]\nid = \"{uid}\"\ncomponent = \"sim-{uid}@1.0.0\"\nparallelism = {parallelism}\n{input}\n"
-            );
+            let parallelism = parallelism(uid);
+            let _ = write!(text, "[[operator]]\nid = \"{uid}\"\ncomponent = \"sim-{uid}@1.0.0\"\n{parallelism}{input}\n");
         };
         let from = |from: &str, exchange: &str| format!("input = {{ from = {from}, exchange = \"{exchange}\" }}");
         let mut second = None;
@@ -383,13 +493,13 @@ impl Scenario {
                 operator("join", "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"broadcast\" }]");
             }
             Shape::Broadcast => {
-                operator("map", &from("\"a\"", Scenario::near(of, "a", "map")));
+                operator("map", &from("\"a\"", self.near));
                 operator("count", &from("\"map\"", "hash"));
                 operator("all", &from("\"b\"", "broadcast"));
-                second = Some(("all", Scenario::near(of, "all", "out2")));
+                second = Some(("all", self.near));
             }
             Shape::Deep => {
-                operator("map", &from("\"a\"", Scenario::near(of, "a", "map")));
+                operator("map", &from("\"a\"", self.near));
                 operator("count", &from("\"map\"", "hash"));
                 operator("count2", &from("\"count\"", "hash"));
             }
@@ -398,8 +508,8 @@ impl Scenario {
         let mut sink = |uid: &str, from: &str, exchange: &str| {
             let _ = write!(
                 text,
-                "[[sink]]\nid = \"{uid}\"\nconnector = \"sim\"\nparallelism = {}\ninput = {{ from = \"{from}\", exchange = \"{exchange}\" }}\n",
-                of[uid]
+                "[[sink]]\nid = \"{uid}\"\nconnector = \"sim\"\n{}input = {{ from = \"{from}\", exchange = \"{exchange}\" }}\n",
+                parallelism(uid)
             );
         };
         sink("out", last, self.sink_exchange);
@@ -450,13 +560,17 @@ fn input(random: &mut Random, profile: Profile, shape: Shape) -> Input {
 
 fn faults(random: &mut Random, profile: Profile, scenario: &Scenario) -> Vec<(u64, Fault)> {
     use Fault::{
-        Checkpoint, ControlLost, CoordinatorCrash, DataLost, DiskFails, DiskSlow, Partition, Rescale, Stop, WorkerCrash,
+        Cancel, ControlLost, CoordinatorCrash, DamageForGood, DamageOnce, DataLost, DiskFails, DiskSlow, Hang, Partition,
+        Rescale, SecondCoordinator, Stop, WorkerCrash, WorkerStuck,
     };
     let kinds: &[Fault] = match profile {
         Profile::S20Kills => &[WorkerCrash, WorkerCrash, CoordinatorCrash, DataLost, ControlLost],
         Profile::S21Rescale | Profile::S22Broadcast => &[Rescale, Rescale, Rescale, WorkerCrash, Stop, CoordinatorCrash],
-        Profile::S24InFlightAgain => &[WorkerCrash, WorkerCrash, Rescale, Checkpoint],
-        Profile::S80Uncertain => &[WorkerCrash, CoordinatorCrash, Checkpoint],
+        Profile::S24InFlightAgain => &[WorkerCrash, WorkerCrash, Rescale],
+        Profile::S80Uncertain => &[WorkerCrash, CoordinatorCrash, Cancel],
+        Profile::S84Damage => &[DamageForGood, DamageForGood, DamageOnce, WorkerCrash, CoordinatorCrash, Stop],
+        Profile::S86Hang => &[Hang, Hang, WorkerStuck, WorkerStuck, WorkerCrash, CoordinatorCrash, Stop, Cancel, Rescale],
+        Profile::S88Second => &[SecondCoordinator, SecondCoordinator, WorkerCrash, CoordinatorCrash, Partition, Rescale, Cancel],
         Profile::S28Idle => return Vec::new(),
         _ => &[
             WorkerCrash,
@@ -469,8 +583,13 @@ fn faults(random: &mut Random, profile: Profile, scenario: &Scenario) -> Vec<(u6
             DiskFails,
             DiskSlow,
             Stop,
+            Cancel,
             Rescale,
-            Checkpoint,
+            Hang,
+            WorkerStuck,
+            SecondCoordinator,
+            DamageOnce,
+            DamageForGood,
         ],
     };
     let count = random.pick(&[0, 1, 2, 3, 3, 5, 8]);

@@ -1,19 +1,32 @@
-//! A worker process: carries out what the coordinator says, step by step, as `weir_worker` does, and runs tasks turn by turn.
+//! A worker's process: the real worker, and what surrounds it: its connection to the coordinator, and its life.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use parking_lot::Mutex;
-use weir_checkpoint::align::DeclineReason;
-use weir_model::{Attempt, Barrier, BarrierKind, CheckpointId, TaskId};
-use weir_protocol::{Command, Execution as ExecutionId, Failure, FailureKind, Prepare, Report as Say, Running};
-use weir_storage::{JobStorage, Manifest, StorageError};
-use weir_task::{Control, Outlet, SnapshotPart, Task, TaskHandle, TaskReport, Turn, Wake};
+use weir_model::Digest;
+use weir_protocol::{Command, Report};
+use weir_sandbox::{Sandbox, SandboxOptions};
+use weir_storage::{JobStorage, StorageError};
+use weir_task::InstanceFactory;
+use weir_worker::{ComponentSource, Storages, WorkerOptions};
 
-use crate::build::{Planned, Restored};
-use crate::persister::{Done, Item, Persister};
-use crate::scenario::Fault;
+use crate::connectors::SimConnectors;
+use crate::disk::Disk;
+use crate::executor::{Calls, ProcessOf, SimExecutor};
+use crate::network::SimNetwork;
+use crate::operators::{Factory, Kind};
+use crate::oracle::is_exactly_once;
+use crate::scenario::UIDS;
 use crate::world::{Event, Session, World};
+
+/// How often a worker looks at its own bounds, in microseconds.
+const TICK_US: u64 = 250_000;
+
+/// No operator is a component here, so nothing is ever compiled; one engine does for all runs.
+static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| match Sandbox::new(SandboxOptions::default()) {
+    Ok(sandbox) => sandbox,
+    Err(error) => panic!("no sandbox can be made: {error}"),
+});
 
 /// A worker process, and what is left of it while it is down.
 pub(crate) struct Worker {
@@ -24,116 +37,32 @@ pub(crate) struct Worker {
     pub(crate) session: Option<Session>,
     /// It tries to connect.
     pub(crate) connecting: bool,
-    pub(crate) storage: Option<JobStorage>,
-    pub(crate) executions: BTreeMap<Attempt, Execution>,
+    /// It stands still in whatever it does with storage or files until then.
+    pub(crate) stuck_until_us: u64,
+    process: Option<weir_worker::Worker>,
 }
 
-/// How far an execution is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Prepared,
-    Restored,
-    Built,
-    Running,
-    Failed,
-}
-
-/// One execution on one worker.
-pub(crate) struct Execution {
-    pub(crate) prepare: Prepare,
-    pub(crate) planned: Arc<Planned>,
-    pub(crate) manifest: Option<Arc<Manifest>>,
-    pub(crate) restored: Restored,
-    pub(crate) stage: Stage,
-    pub(crate) tasks: BTreeMap<TaskId, SimTask>,
-    pub(crate) persisters: BTreeMap<TaskId, Persister>,
-    pub(crate) said: Running,
-}
-
-/// A task and when its next turn is.
-pub(crate) struct SimTask {
-    pub(crate) task: Task,
-    pub(crate) handle: TaskHandle,
-    /// Time and number of the next turn.
-    next: Option<(u64, u64)>,
-    busy_until_us: u64,
-    over: bool,
-}
-
-impl SimTask {
-    pub(crate) fn new(task: Task, handle: TaskHandle) -> SimTask {
-        SimTask { task, handle, next: None, busy_until_us: 0, over: false }
+impl Worker {
+    pub(crate) fn new() -> Worker {
+        Worker { alive: false, incarnation: 0, session: None, connecting: false, stuck_until_us: 0, process: None }
     }
 }
 
-/// What tasks say in a turn.
-pub(crate) enum Said {
-    Part(TaskId, SnapshotPart),
-    Report(TaskId, TaskReport),
-}
+/// There are none.
+struct NoComponents;
 
-/// Where they say it, to be looked at after the turn.
-#[derive(Clone, Default)]
-pub(crate) struct Mouth {
-    pub(crate) said: Arc<Mutex<Vec<Said>>>,
-    pub(crate) congested: Arc<std::sync::atomic::AtomicBool>,
-}
-
-impl Outlet for Mouth {
-    fn snapshot(&mut self, task: TaskId, part: SnapshotPart) {
-        self.said.lock().push(Said::Part(task, part));
-    }
-
-    fn report(&mut self, task: TaskId, report: TaskReport) {
-        self.said.lock().push(Said::Report(task, report));
-    }
-
-    fn is_congested(&self) -> bool {
-        self.congested.load(std::sync::atomic::Ordering::Relaxed)
+impl ComponentSource for NoComponents {
+    fn fetch(&self, _: Digest) -> Result<Vec<u8>, String> {
+        Err("all operators are native here".to_owned())
     }
 }
 
-/// Who is woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Target {
-    Task(usize, Attempt, TaskId),
-    Writer(Attempt, usize),
-    Reader(Attempt, usize),
-}
+struct SimStorages(Disk);
 
-/// Who is to be woken once the event that does it is over.
-pub(crate) type Woken = Arc<Mutex<Vec<Target>>>;
-
-#[derive(Debug)]
-pub(crate) struct SimWake {
-    pub(crate) target: Target,
-    pub(crate) woken: Woken,
-}
-
-impl Wake for SimWake {
-    fn wake(&self) {
-        let mut woken = self.woken.lock();
-        if !woken.contains(&self.target) {
-            woken.push(self.target);
-        }
+impl Storages for SimStorages {
+    fn open(&self, url: &str, job: &str) -> Result<JobStorage, StorageError> {
+        JobStorage::with_store(Arc::new(self.0.clone()), url, job)
     }
-}
-
-/// A failure that a restart may help against.
-pub(crate) fn transient(reason: impl Into<String>) -> Failure {
-    Failure { kind: FailureKind::Transient, uid: None, reason: reason.into() }
-}
-
-/// Tries again what the disk has refused, as workers do.
-pub(crate) fn again<T>(operation: impl Fn() -> Result<T, StorageError>) -> Result<T, StorageError> {
-    let mut result = operation();
-    for _ in 0..3 {
-        match &result {
-            Err(error) if error.kind() == weir_storage::ErrorKind::Retry => result = operation(),
-            _ => break,
-        }
-    }
-    result
 }
 
 /// Name of a worker.
@@ -147,17 +76,65 @@ pub(crate) fn number_of(name: &str) -> usize {
 }
 
 impl World {
-    fn execution(&mut self, worker: usize, attempt: Attempt) -> Option<&mut Execution> {
-        self.workers[worker].executions.get_mut(&attempt)
+    fn operators(&self) -> BTreeMap<String, Arc<dyn InstanceFactory>> {
+        let factory = |uid: &str| {
+            let kind = match uid {
+                "map" => Kind::Map(self.scenario.fan),
+                "all" => Kind::All,
+                _ => Kind::Count,
+            };
+            let (clock, outside) = (self.clock.clone(), self.outside.clone());
+            let may_repeat = !is_exactly_once(&self.scenario);
+            let factory = Factory { uid: uid.to_owned(), kind, row_us: self.scenario.operator_us, may_repeat, clock, outside };
+            (uid.to_owned(), Arc::new(factory) as Arc<dyn InstanceFactory>)
+        };
+        UIDS.into_iter().map(factory).collect()
     }
 
     pub(crate) fn start_worker(&mut self, worker: usize) {
-        let storage = self.open_storage();
+        let process = ProcessOf { worker, incarnation: self.workers[worker].incarnation + 1 };
+        let calls = Calls { process, asked: self.asked.clone() };
+        let options = WorkerOptions {
+            name: name_of(worker).as_str().into(),
+            sandbox: SANDBOX.clone(),
+            components: Arc::new(NoComponents),
+            connectors: Arc::new(SimConnectors {
+                input: self.input.clone(),
+                clock: self.clock.clone(),
+                outside: self.outside.clone(),
+                disk: self.disk.clone(),
+                chunk: self.scenario.chunk,
+                row_us: self.scenario.sink_us,
+                mutation: self.mutation,
+            }),
+            storages: Arc::new(SimStorages(self.disk.clone())),
+            native: self.operators(),
+            network: Some(Arc::new(SimNetwork { calls: calls.clone() })),
+            reports: Arc::new(calls.clone()),
+            executor: Arc::new(SimExecutor {
+                calls,
+                clock: self.clock.clone(),
+                woken: self.woken.clone(),
+                numbers: self.actor_numbers.clone(),
+                lanes: self.scenario.lanes,
+            }),
+            congested_bytes: self.scenario.congested_bytes,
+        };
         let of = &mut self.workers[worker];
-        of.alive = true;
-        of.incarnation += 1;
-        of.storage = Some(storage);
+        (of.alive, of.incarnation, of.stuck_until_us) = (true, process.incarnation, 0);
+        of.process = Some(weir_worker::Worker::new(options));
         self.connect_soon(worker, 1_000);
+        self.after(TICK_US, Event::WorkerTick(process));
+    }
+
+    pub(crate) fn tick_worker(&mut self, process: ProcessOf) {
+        if !self.is_alive(process) {
+            return;
+        }
+        if let Some(of) = &self.workers[process.worker].process {
+            of.tick();
+        }
+        self.after(TICK_US, Event::WorkerTick(process));
     }
 
     pub(crate) fn connect_soon(&mut self, worker: usize, delay_us: u64) {
@@ -178,8 +155,9 @@ impl World {
         }
         let session = self.new_session();
         let of = &mut self.workers[worker];
+        // From here on reports are this connection's; what was reported before shows in what runs.
         of.session = Some(session);
-        let running: Vec<Running> = of.executions.values().map(|execution| execution.said.clone()).collect();
+        let running = of.process.as_ref().map_or_else(Vec::new, weir_worker::Worker::running);
         self.joins(worker, session, &running);
     }
 
@@ -189,10 +167,10 @@ impl World {
             return;
         }
         self.seen.worker_crashes += 1;
+        self.drop_actors(worker);
         self.drop_wires(worker, None);
         let of = &mut self.workers[worker];
-        of.executions.clear();
-        of.storage = None;
+        of.process = None;
         let session = of.session.take();
         // At once where the connection is closed, else when heartbeats stay away.
         let delay_us = self.random.pick(&[500, 500, 2_000_000]);
@@ -203,376 +181,48 @@ impl World {
         self.after(delay_us, Event::WorkerStarts(worker));
     }
 
-    /// What the worker says to the coordinator, a little later.
-    pub(crate) fn say(&mut self, worker: usize, report: Say, delay_us: u64) {
+    /// A worker stands still for a time in whatever it does with storage or files.
+    pub(crate) fn stick(&mut self, worker: usize) {
+        let length_us = self.random.pick(&[500_000, 8_000_000, 60_000_000]);
+        let length_us = 1 + self.random.below(length_us);
+        self.seen.stuck += 1;
+        self.workers[worker].stuck_until_us = self.now_us() + length_us;
+    }
+
+    /// Until when what a worker does with storage or files stands still.
+    pub(crate) fn hangs_until(&self, worker: usize) -> Option<u64> {
+        let until_us = self.workers[worker].stuck_until_us.max(self.hangs_until_us);
+        (until_us > self.now_us()).then_some(until_us)
+    }
+
+    /// What the worker says to the coordinator.
+    pub(crate) fn say(&mut self, worker: usize, report: Report) {
+        self.note_report(&report);
         let Some(session) = self.workers[worker].session else { return };
-        self.send_to_coordinator(worker, session, report, delay_us);
+        self.send_to_coordinator(worker, session, report, 0);
     }
 
-    pub(crate) fn fail(&mut self, worker: usize, attempt: Attempt, failure: Failure) {
-        let Some(execution) = self.execution(worker, attempt) else { return };
-        if execution.said.failure.is_some() {
-            return;
-        }
-        execution.said.failure = Some(failure.clone());
-        let execution = execution.said.execution.clone();
-        self.log(|| format!("worker {worker}: {execution} failed: {}", failure.reason));
-        self.say(worker, Say::Failed { execution, failure }, 0);
-    }
-
-    /// A connection to another worker is lost.
-    pub(crate) fn peer_lost(&mut self, worker: usize, incarnation: u64, attempt: Attempt) {
-        if self.workers[worker].alive && self.workers[worker].incarnation == incarnation {
-            let kind = FailureKind::PeerLost;
-            self.fail(worker, attempt, Failure { kind, uid: None, reason: "a peer is lost".to_owned() });
+    fn note_report(&mut self, report: &Report) {
+        match report {
+            Report::Acknowledged { acknowledgement, .. } => {
+                self.seen.in_flight_rows += acknowledgement.in_flight.iter().map(|of| of.rows).sum::<u64>();
+                self.seen.merges += u64::from(acknowledgement.merged_bytes > 0);
+            }
+            Report::Declined { .. } => self.seen.declined += 1,
+            Report::PersistFailed { .. } => self.seen.persist_failed += 1,
+            Report::Failed { failure, execution } => {
+                self.log(|| format!("{execution} failed: {:?}: {}", failure.kind, failure.reason));
+            }
+            _ => {}
         }
     }
 
-    /// Carries a command out.
+    /// Hears a command.
     pub(crate) fn hear(&mut self, worker: usize, command: Command) {
+        let Some(process) = self.workers[worker].process.clone() else { return };
         match command {
-            Command::Welcome { keep, .. } => {
-                let others = self.workers[worker].executions.keys().copied();
-                let gone: Vec<Attempt> = others.filter(|attempt| keep.iter().all(|keep| keep.attempt != *attempt)).collect();
-                gone.into_iter().for_each(|attempt| self.cancel(worker, attempt, false));
-            }
-            Command::Prepare(prepare) => self.prepare(worker, *prepare),
-            Command::Restore { execution, .. } => {
-                self.in_step(worker, &execution, Stage::Prepared, Stage::Restored, |world, worker, attempt| {
-                    world.restore(worker, attempt).map(|()| Say::Restored { execution: execution.clone() })
-                });
-            }
-            Command::Commit { execution } => {
-                self.in_step(worker, &execution, Stage::Prepared, Stage::Prepared, |world, worker, attempt| {
-                    world.make_sinks(worker, attempt).map(|_| Say::Built { execution: execution.clone() })
-                });
-            }
-            Command::Build { execution } => {
-                self.in_step(worker, &execution, Stage::Restored, Stage::Built, |world, worker, attempt| {
-                    world.build(worker, attempt).map(|()| Say::Built { execution: execution.clone() })
-                });
-            }
-            Command::Start { execution } => self.start(worker, execution.attempt),
-            Command::Trigger { execution, checkpoint, stop, unaligned } => {
-                let kind = if stop { BarrierKind::Stop } else { BarrierKind::Checkpoint };
-                let barrier = Barrier { attempt: execution.attempt, checkpoint, kind, unaligned };
-                self.told_of(worker, execution.attempt, checkpoint);
-                self.tell_tasks(worker, execution.attempt, |_| Control::Trigger(barrier));
-            }
-            Command::Unalign { execution, checkpoint } => {
-                self.tell_tasks(worker, execution.attempt, |_| Control::Unalign(checkpoint));
-            }
-            Command::Abort { execution, checkpoint } => {
-                self.told_of(worker, execution.attempt, checkpoint);
-                self.tell_tasks(worker, execution.attempt, |_| Control::Abort(checkpoint));
-            }
-            Command::Completed { execution, checkpoint, commits } => {
-                let attempt = execution.attempt;
-                let Some(of) = self.execution(worker, attempt).filter(|of| of.stage == Stage::Running) else { return };
-                let tasks: Vec<TaskId> = of.persisters.keys().copied().collect();
-                for task in tasks {
-                    self.persist(worker, attempt, task, Item::Completed(checkpoint));
-                }
-                let mut commits: BTreeMap<_, _> = commits.into_iter().collect();
-                self.tell_tasks(worker, attempt, |task| {
-                    let commit = commits.remove(&task).unwrap_or_default();
-                    Control::Completed {
-                        checkpoint,
-                        commit: commit.into_iter().map(|(uid, values)| (uid.into(), values)).collect(),
-                    }
-                });
-            }
-            Command::Cancel { execution, finish } => self.cancel(worker, execution.attempt, finish),
-            // Its sources never have more after their end.
-            Command::Refused { .. }
-            | Command::Component { .. }
-            | Command::NoComponent { .. }
-            | Command::Look { .. }
-            | Command::Open { .. } => {
-                self.outside.complain(format!("worker {worker} was told {command:?}"));
-            }
+            Command::Welcome { keep, .. } => process.keep_only(&keep),
+            command => process.command(command),
         }
-    }
-
-    fn in_step(
-        &mut self,
-        worker: usize,
-        execution: &ExecutionId,
-        from: Stage,
-        to: Stage,
-        step: impl FnOnce(&mut World, usize, Attempt) -> Result<Say, Failure>,
-    ) {
-        let attempt = execution.attempt;
-        match self.execution(worker, attempt).map(|of| of.stage) {
-            Some(stage) if stage == from => {}
-            Some(Stage::Failed) | None => return,
-            Some(stage) => {
-                self.outside.complain(format!("worker {worker}: out of turn: {stage:?} -> {to:?}"));
-                return;
-            }
-        }
-        let result = step(self, worker, attempt);
-        let stage = if result.is_ok() { to } else { Stage::Failed };
-        if let Some(of) = self.execution(worker, attempt) {
-            of.stage = stage;
-        }
-        match result {
-            Ok(say) => {
-                let delay_us = self.random.delay_us(2_000);
-                self.say(worker, say, delay_us);
-            }
-            Err(failure) => self.fail(worker, attempt, failure),
-        }
-    }
-
-    fn prepare(&mut self, worker: usize, prepare: Prepare) {
-        let attempt = prepare.execution.attempt;
-        let planned = self.planned(attempt);
-        let Some(storage) = self.workers[worker].storage.clone() else { return };
-        let read = prepare.restore.map(|id| again(|| storage.manifest(id)).map(Arc::new));
-        let said = Running {
-            execution: prepare.execution.clone(),
-            tasks: prepare.placement.tasks_of(&name_of(worker)),
-            started: false,
-            finished: Vec::new(),
-            committed: Vec::new(),
-            last_checkpoint: CheckpointId(0),
-            failure: None,
-        };
-        let (manifest, failure) = match read.transpose() {
-            Ok(manifest) => (manifest, None),
-            Err(error) => (None, Some(transient(error.to_string()))),
-        };
-        let execution = prepare.execution.clone();
-        let of = Execution {
-            prepare,
-            planned,
-            manifest,
-            restored: Restored::default(),
-            stage: if failure.is_none() { Stage::Prepared } else { Stage::Failed },
-            tasks: BTreeMap::new(),
-            persisters: BTreeMap::new(),
-            said,
-        };
-        self.workers[worker].executions.insert(attempt, of);
-        match failure {
-            None => {
-                let delay_us = self.random.delay_us(1_000);
-                self.say(worker, Say::Prepared { execution }, delay_us);
-            }
-            Some(failure) => self.fail(worker, attempt, failure),
-        }
-    }
-
-    fn start(&mut self, worker: usize, attempt: Attempt) {
-        let Some(of) = self.execution(worker, attempt).filter(|of| of.stage == Stage::Built) else { return };
-        of.stage = Stage::Running;
-        of.said.started = true;
-        let tasks: Vec<TaskId> = of.tasks.keys().copied().collect();
-        for task in tasks {
-            let delay_us = self.random.delay_us(1_000);
-            self.schedule_turn(worker, attempt, task, delay_us);
-        }
-        let here = self.wires.iter_mut().filter(|(key, wire)| key.0 == attempt && wire.from == worker);
-        let keys: Vec<_> = here
-            .map(|(key, wire)| {
-                wire.connected = true;
-                *key
-            })
-            .collect();
-        keys.into_iter().for_each(|key| self.wake_writer(key));
-    }
-
-    fn told_of(&mut self, worker: usize, attempt: Attempt, checkpoint: CheckpointId) {
-        if let Some(of) = self.execution(worker, attempt) {
-            of.said.last_checkpoint = of.said.last_checkpoint.max(checkpoint);
-        }
-    }
-
-    fn tell_tasks(&mut self, worker: usize, attempt: Attempt, mut control: impl FnMut(TaskId) -> Control) {
-        let Some(of) = self.execution(worker, attempt).filter(|of| of.stage == Stage::Running) else { return };
-        let tasks: Vec<TaskId> = of.tasks.keys().copied().collect();
-        for task in tasks {
-            if let Some(sim) = self.execution(worker, attempt).and_then(|of| of.tasks.get(&task)) {
-                sim.handle.tell(control(task));
-            }
-            self.wake(Target::Task(worker, attempt, task));
-        }
-    }
-
-    /// Ends an execution. Gives up what is not written, or writes it.
-    pub(crate) fn cancel(&mut self, worker: usize, attempt: Attempt, finish: bool) {
-        let Some(mut of) = self.workers[worker].executions.remove(&attempt) else {
-            // Nothing runs: a master that asks hears so.
-            let execution = self.execution_id(attempt);
-            self.say(worker, Say::Ended { execution, progress: Box::default() }, 0);
-            return;
-        };
-        drop(std::mem::take(&mut of.tasks));
-        if finish && let Some(storage) = self.workers[worker].storage.clone() {
-            for (task, persister) in &mut of.persisters {
-                while !persister.queue.is_empty() {
-                    persister.step(&storage, (attempt, *task), self.mutation);
-                }
-            }
-        }
-        for persister in of.persisters.values() {
-            self.seen.in_flight_rows += persister.in_flight_rows;
-            self.seen.again_rows += persister.again_rows;
-            self.seen.merges += persister.merges;
-        }
-        self.drop_wires(worker, Some(attempt));
-        let delay_us = self.random.delay_us(1_000);
-        self.say(worker, Say::Ended { execution: of.said.execution, progress: Box::default() }, delay_us);
-    }
-
-    /// Somebody has something for it.
-    pub(crate) fn wake(&mut self, target: Target) {
-        match target {
-            Target::Task(worker, attempt, task) => {
-                let delay_us = 1 + self.random.below(60);
-                self.schedule_turn(worker, attempt, task, delay_us);
-            }
-            Target::Writer(attempt, channel) => self.wake_writer((attempt, channel)),
-            Target::Reader(attempt, channel) => {
-                let delay_us = 1 + self.random.below(60);
-                self.wake_reader((attempt, channel), delay_us);
-            }
-        }
-    }
-
-    fn schedule_turn(&mut self, worker: usize, attempt: Attempt, task: TaskId, delay_us: u64) {
-        let (now_us, number) = (self.clock.now_us(), self.next_number());
-        let incarnation = self.workers[worker].incarnation;
-        let Some(of) = self.execution(worker, attempt).filter(|of| of.stage == Stage::Running) else { return };
-        let Some(sim) = of.tasks.get_mut(&task).filter(|sim| !sim.over) else { return };
-        let at_us = (now_us + delay_us).max(sim.busy_until_us);
-        if sim.next.is_some_and(|(next_us, _)| next_us <= at_us) {
-            return;
-        }
-        sim.next = Some((at_us, number));
-        self.at(at_us, Event::Turn { worker, incarnation, attempt, task, number });
-    }
-
-    pub(crate) fn turn(&mut self, worker: usize, incarnation: u64, attempt: Attempt, task: TaskId, number: u64) {
-        if self.workers[worker].incarnation != incarnation {
-            return;
-        }
-        let congested = self.random.percent(15);
-        self.mouth.congested.store(congested, std::sync::atomic::Ordering::Relaxed);
-        let (clock, started_us) = (self.clock.clone(), self.clock.now_us());
-        let Some(of) = self.execution(worker, attempt).filter(|of| of.stage == Stage::Running) else { return };
-        let Some(sim) = of.tasks.get_mut(&task).filter(|sim| sim.next.is_some_and(|(_, next)| next == number)) else { return };
-        sim.next = None;
-        let turn = sim.task.turn();
-        let spent_us = clock.now_us() - started_us;
-        sim.busy_until_us = clock.now_us() + 1;
-        sim.over = turn == Turn::Over;
-        let word = match turn {
-            Turn::Go => 1,
-            Turn::Wait(None) => 2,
-            Turn::Wait(Some(time)) => 3 + time.as_micros() as u64,
-            Turn::Over => 0,
-        };
-        self.trace.note(&[word, spent_us]);
-        match turn {
-            Turn::Go => {
-                let delay_us = 1 + self.random.below(40);
-                self.schedule_turn(worker, attempt, task, delay_us);
-            }
-            Turn::Wait(Some(time)) => self.schedule_turn(worker, attempt, task, time.as_micros() as u64 + 1),
-            Turn::Wait(None) | Turn::Over => {}
-        }
-        let said = std::mem::take(&mut *self.mouth.said.lock());
-        said.into_iter().for_each(|said| self.task_said(worker, attempt, said));
-    }
-
-    fn task_said(&mut self, worker: usize, attempt: Attempt, said: Said) {
-        let execution = self.execution_id(attempt);
-        match said {
-            Said::Part(task, part) => self.persist(worker, attempt, task, Item::Part(part)),
-            Said::Report(task, TaskReport::Committed(checkpoint)) => {
-                self.persist(worker, attempt, task, Item::Committed(checkpoint));
-                if let Some(of) = self.execution(worker, attempt) {
-                    of.said.committed.retain(|(known, _)| *known != task);
-                    of.said.committed.push((task, checkpoint));
-                }
-                self.say(worker, Say::Committed { execution, task, checkpoint }, 0);
-            }
-            Said::Report(task, TaskReport::Declined { checkpoint, reason }) => {
-                self.seen.declined += 1;
-                let subsumed_by = match &reason {
-                    DeclineReason::Subsumed { by } => Some(*by),
-                    DeclineReason::Failed(_) => None,
-                };
-                let reason = reason.to_string();
-                self.say(worker, Say::Declined { execution, task, checkpoint, subsumed_by, reason }, 0);
-            }
-            Said::Report(task, TaskReport::Finished) => {
-                if let Some(of) = self.execution(worker, attempt) {
-                    of.said.finished.push(task);
-                }
-                self.say(worker, Say::Finished { execution, task }, 0);
-            }
-            Said::Report(task, TaskReport::Failed(error)) => {
-                if error.is_permanent() {
-                    self.outside.complain(format!("task {task} failed for good: {error}"));
-                }
-                self.fail(worker, attempt, transient(error.to_string()));
-            }
-        }
-    }
-
-    fn persist(&mut self, worker: usize, attempt: Attempt, task: TaskId, item: Item) {
-        let Some(persister) = self.execution(worker, attempt).and_then(|of| of.persisters.get_mut(&task)) else { return };
-        persister.queue.push_back(item);
-        if !std::mem::replace(&mut persister.scheduled, true) {
-            self.schedule_persist(worker, attempt, task);
-        }
-    }
-
-    fn schedule_persist(&mut self, worker: usize, attempt: Attempt, task: TaskId) {
-        let usual_us = self.disk_us();
-        let delay_us = self.random.delay_us(usual_us);
-        let incarnation = self.workers[worker].incarnation;
-        self.after(delay_us, Event::Persist { worker, incarnation, attempt, task });
-    }
-
-    pub(crate) fn persist_some(&mut self, worker: usize, incarnation: u64, attempt: Attempt, task: TaskId) {
-        if self.workers[worker].incarnation != incarnation {
-            return;
-        }
-        let (count, mutation) = (self.random.between(1, 12), self.mutation);
-        let Some(storage) = self.workers[worker].storage.clone() else { return };
-        let Some(persister) = self.execution(worker, attempt).and_then(|of| of.persisters.get_mut(&task)) else { return };
-        let mut done = Vec::new();
-        for _ in 0..count {
-            done.extend(persister.step(&storage, (attempt, task), mutation));
-        }
-        persister.scheduled = !persister.queue.is_empty();
-        if persister.scheduled {
-            self.schedule_persist(worker, attempt, task);
-        }
-        let execution = self.execution_id(attempt);
-        for done in done {
-            if self.step_fault(Fault::WorkerCrash, worker) {
-                return;
-            }
-            let execution = execution.clone();
-            let say = match done {
-                Done::Acknowledged(acknowledgement) => Say::Acknowledged { execution, acknowledgement },
-                Done::Failed(checkpoint, reason) => {
-                    self.seen.persist_failed += 1;
-                    Say::PersistFailed { execution, task, checkpoint, reason }
-                }
-            };
-            self.say(worker, say, 0);
-        }
-    }
-
-    /// Workers that run something of an attempt that is not the current one.
-    pub(crate) fn stale_executions(&self, current: Attempt) -> usize {
-        let stale = |worker: &Worker| worker.executions.keys().filter(|attempt| **attempt < current).count();
-        self.workers.iter().map(stale).sum()
     }
 }

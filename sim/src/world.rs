@@ -3,21 +3,25 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use weir_model::{Attempt, Barrier, CheckpointId, TaskId};
+use weir_master::{Begun, Input as Told};
+use weir_model::{Barrier, CheckpointId};
 use weir_protocol::{Command, JobSpec, Report};
 use weir_storage::JobStorage;
+use weir_worker::executor::StepRun;
 
-use crate::build::Planned;
 use crate::clock::SimClock;
+use crate::coordinator::{Coordinator, ProcessId};
 use crate::disk::Disk;
-use crate::master::{Master, Timer};
+use crate::executor::{ActorId, Asked, ProcessOf, SimActor, Woken};
+use crate::network::{LostEar, Wire, WireKey};
 use crate::outside::Outside;
 use crate::random::{Random, Trace};
-use crate::scenario::{Fault, Input, Mutation, Profile, Scenario};
-use crate::wire::{Wire, WireKey};
-use crate::worker::{Mouth, Woken, Worker};
+use crate::scenario::{Edition, Fault, Input, Mutation, Profile, Scenario};
+use crate::storekeeper::{Request, Straggler};
+use crate::worker::Worker;
 
 /// Number of a connection between a worker and the coordinator.
 pub(crate) type Session = u64;
@@ -31,23 +35,34 @@ const LIVENESS_US: u64 = 400_000_000;
 /// Events beyond which a run is stuck without time passing.
 const EVENTS_MAX: u64 = 6_000_000;
 
+/// A cancelled job is over within this much virtual time, whatever the storage does.
+const CANCEL_US: u64 = 60_000_000;
+
 /// Something that happens at a time.
-#[derive(Debug)]
 pub(crate) enum Event {
-    Turn { worker: usize, incarnation: u64, attempt: Attempt, task: TaskId, number: u64 },
-    Persist { worker: usize, incarnation: u64, attempt: Attempt, task: TaskId },
+    Turn(ActorId, u64),
+    Step(ProcessOf, StepRun),
+    WorkerTick(ProcessOf),
     WireSend(WireKey),
     WireArrive(WireKey),
     WireReceive(WireKey),
     WireAnnounce(WireKey, Barrier),
-    PeerLost { worker: usize, incarnation: u64, attempt: Attempt },
+    PeerLost(ProcessOf, usize, LostEar),
     ToWorker(usize, Session, Box<Command>),
     ToCoordinator(usize, Session, Box<Report>),
     SessionOver(usize, Session),
     Connect(usize),
     WorkerStarts(usize),
     CoordinatorStarts,
-    Master(u64, Timer),
+    TakeoverEnds(ProcessId),
+    Silence(ProcessId, usize),
+    Submit,
+    ToMaster(ProcessId, Box<Told>),
+    Tick(ProcessId, u64),
+    Record(ProcessId, Box<Begun>),
+    Storage(ProcessId, Box<Request>),
+    NextRequest(ProcessId),
+    Straggler(Box<Straggler>),
     Fault(Fault),
     Crash(usize),
     DataLost(usize, usize),
@@ -57,27 +72,36 @@ pub(crate) enum Event {
 
 impl Event {
     /// What it is, for the trace.
-    fn words(&self) -> [u64; 4] {
+    fn words(&self) -> [u64; 3] {
         match self {
-            Event::Turn { worker, attempt, task, .. } => [1, *worker as u64, attempt.0, u64::from(task.0)],
-            Event::Persist { worker, attempt, task, .. } => [2, *worker as u64, attempt.0, u64::from(task.0)],
-            Event::WireSend(key) => [3, key.0.0, key.1 as u64, 0],
-            Event::WireArrive(key) => [4, key.0.0, key.1 as u64, 0],
-            Event::WireReceive(key) => [5, key.0.0, key.1 as u64, 0],
-            Event::WireAnnounce(key, barrier) => [6, key.0.0, key.1 as u64, barrier.checkpoint.0],
-            Event::PeerLost { worker, attempt, .. } => [7, *worker as u64, attempt.0, 0],
-            Event::ToWorker(worker, session, _) => [8, *worker as u64, *session, 0],
-            Event::ToCoordinator(worker, session, _) => [9, *worker as u64, *session, 0],
-            Event::SessionOver(worker, session) => [10, *worker as u64, *session, 0],
-            Event::Connect(worker) => [11, *worker as u64, 0, 0],
-            Event::WorkerStarts(worker) => [12, *worker as u64, 0, 0],
-            Event::CoordinatorStarts => [13, 0, 0, 0],
-            Event::Master(generation, timer) => [14, *generation, *timer as u64, 0],
-            Event::Fault(fault) => [15, *fault as u64, 0, 0],
-            Event::Crash(worker) => [16, *worker as u64, 0, 0],
-            Event::DataLost(a, b) => [17, *a as u64, *b as u64, 0],
-            Event::DiskHeals => [18, 0, 0, 0],
-            Event::DiskFast => [19, 0, 0, 0],
+            Event::Turn(id, _) => [1, *id, 0],
+            Event::Step(process, _) => [2, process.worker as u64, process.incarnation],
+            Event::WorkerTick(process) => [3, process.worker as u64, process.incarnation],
+            Event::WireSend(key) => [4, key.0.0, u64::from(key.1)],
+            Event::WireArrive(key) => [5, key.0.0, u64::from(key.1)],
+            Event::WireReceive(key) => [6, key.0.0, u64::from(key.1)],
+            Event::WireAnnounce(key, barrier) => [7, u64::from(key.1), barrier.checkpoint.0],
+            Event::PeerLost(process, peer, _) => [8, process.worker as u64, *peer as u64],
+            Event::ToWorker(worker, session, _) => [9, *worker as u64, *session],
+            Event::ToCoordinator(worker, session, _) => [10, *worker as u64, *session],
+            Event::SessionOver(worker, session) => [11, *worker as u64, *session],
+            Event::Connect(worker) => [12, *worker as u64, 0],
+            Event::WorkerStarts(worker) => [13, *worker as u64, 0],
+            Event::CoordinatorStarts => [14, 0, 0],
+            Event::TakeoverEnds(id) => [15, *id, 0],
+            Event::Silence(id, worker) => [16, *id, *worker as u64],
+            Event::Submit => [17, 0, 0],
+            Event::ToMaster(id, _) => [18, *id, 0],
+            Event::Tick(id, _) => [19, *id, 0],
+            Event::Record(id, _) => [20, *id, 0],
+            Event::Storage(id, _) => [21, *id, 0],
+            Event::NextRequest(id) => [22, *id, 0],
+            Event::Straggler(_) => [23, 0, 0],
+            Event::Fault(fault) => [24, *fault as u64, 0],
+            Event::Crash(worker) => [25, *worker as u64, 0],
+            Event::DataLost(a, b) => [26, *a as u64, *b as u64],
+            Event::DiskHeals => [27, 0, 0],
+            Event::DiskFast => [28, 0, 0],
         }
     }
 }
@@ -125,20 +149,40 @@ pub struct Seen {
     pub stopped: u64,
     /// Stops whose last checkpoint has rows in flight.
     pub stopped_with_rows: u64,
+    /// Jobs that were asked to stop and ended without a last checkpoint.
+    pub stopped_between: u64,
+    /// Jobs that were cancelled.
+    pub cancelled: u64,
     /// Chains of captures of which a part was merged.
     pub merges: u64,
     /// Manifests that are there although their checkpoint was given up.
     pub uncertain: Vec<CheckpointId>,
     /// Of these, those that were announced as complete in the end.
     pub announced_late: u64,
+    /// Requests to the storage that took effect when nobody waited for them.
+    pub stragglers: u64,
+    /// Requests that were not answered before the storage healed.
+    pub hung: u64,
+    /// Times that somebody was told of a slow storage.
+    pub slow_storage: u64,
+    /// Times that somebody was told of a slow step.
+    pub slow_steps: u64,
+    /// Times that a worker stood still.
+    pub stuck: u64,
+    /// Checkpoints of which a file was lost.
+    pub damaged: u64,
+    /// Checkpoints that could not be restored.
+    pub fell_back: u64,
+    /// Committables that were taken back.
+    pub taken_back: u64,
+    /// Processes that took the place of a coordinator that went on.
+    pub second_coordinators: u64,
     /// Partitions of the network.
     pub partitions: u64,
     /// Requests to the disk that failed.
     pub disk_failures: u64,
     /// Committables that were committed again.
     pub commits_again: u64,
-    /// Most executions of older attempts that still ran beside the current one.
-    pub stale: usize,
 }
 
 /// A simulated cluster with one job.
@@ -153,11 +197,16 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     pub(crate) seen: Seen,
     pub(crate) workers: Vec<Worker>,
+    pub(crate) actors: BTreeMap<ActorId, SimActor>,
+    pub(crate) actor_numbers: Arc<AtomicU64>,
+    pub(crate) asked: Asked,
     pub(crate) wires: BTreeMap<WireKey, Wire>,
-    pub(crate) master: Master,
-    pub(crate) plans: BTreeMap<Attempt, Arc<Planned>>,
-    pub(crate) mouth: Mouth,
+    pub(crate) coordinator: Coordinator,
     pub(crate) woken: Woken,
+    /// Checkpoints that are whole, oldest first, with the files that they have written.
+    pub(crate) whole: Vec<(CheckpointId, Vec<String>)>,
+    /// Until when nothing is heard of the storage.
+    pub(crate) hangs_until_us: u64,
     times: BinaryHeap<Reverse<(u64, u64)>>,
     events: BTreeMap<u64, Event>,
     numbers: u64,
@@ -167,7 +216,7 @@ pub(crate) struct World {
     /// Last arrivals, since a connection keeps its order: to the coordinator, and from it.
     arrivals: BTreeMap<(usize, usize), u64>,
     disk_slow: bool,
-    step_faults: u32,
+    pub(crate) step_faults: u32,
     verbose: bool,
 }
 
@@ -175,15 +224,7 @@ impl World {
     pub(crate) fn new(seed: u64, profile: Profile, mutation: Option<Mutation>) -> World {
         let mut random = Random::new(seed ^ 0xA5A5);
         let scenario = Scenario::new(seed, profile);
-        let workers = (0..scenario.workers).map(|_| Worker {
-            alive: false,
-            incarnation: 0,
-            session: None,
-            connecting: false,
-            storage: None,
-            executions: BTreeMap::new(),
-        });
-        let parallelism = scenario.parallelism(&mut random);
+        let edition = scenario.edition(&mut random);
         World {
             input: Arc::new(scenario.input.clone()),
             mutation,
@@ -192,12 +233,15 @@ impl World {
             disk: Disk::new(random.fork()),
             trace: Trace::default(),
             seen: Seen::default(),
-            workers: workers.collect(),
+            workers: (0..scenario.workers).map(|_| Worker::new()).collect(),
+            actors: BTreeMap::new(),
+            actor_numbers: Arc::default(),
+            asked: Arc::default(),
             wires: BTreeMap::new(),
-            master: Master::new(parallelism),
-            plans: BTreeMap::new(),
-            mouth: Mouth::default(),
+            coordinator: Coordinator::new(spec(&scenario, &edition), edition),
             woken: Arc::new(Mutex::new(Vec::new())),
+            whole: Vec::new(),
+            hangs_until_us: 0,
             times: BinaryHeap::new(),
             events: BTreeMap::new(),
             numbers: 0,
@@ -231,35 +275,41 @@ impl World {
         }
         let last_fault_us = self.scenario.faults.last().map_or(0, |(at_us, _)| *at_us);
         let limit_us = last_fault_us.max(self.scenario.input_ends_us()) + LIVENESS_US;
-        while !self.master.is_over() {
+        while !self.coordinator.is_over() {
             let Some(Reverse((at_us, number))) = self.times.pop() else {
-                return Err(format!("nothing can happen any more: {}", self.master.describe()));
+                return Err(format!("nothing can happen any more: {}", self.coordinator.describe()));
             };
             let Some(event) = self.events.remove(&number) else { continue };
             if at_us > limit_us || self.trace.steps() > EVENTS_MAX {
-                return Err(format!("the job does not end: {} at {at_us} us", self.master.describe()));
+                return Err(format!("the job does not end: {} at {at_us} us", self.coordinator.describe()));
             }
             self.now_us = at_us;
             self.clock.set(at_us);
-            let [kind, a, b, c] = event.words();
-            self.trace.note(&[at_us, kind, a, b, c]);
+            let [kind, a, b] = event.words();
+            self.trace.note(&[at_us, kind, a, b]);
             self.happen(event);
+            self.answer_calls();
             self.wake_all();
+            if self.coordinator.ending_since_us.is_some_and(|since_us| at_us > since_us + CANCEL_US) {
+                return Err(format!("a cancelled job is not over: {}", self.coordinator.describe()));
+            }
         }
         self.seen.disk_failures = self.disk.failed();
+        self.seen.taken_back = self.outside.taken_back();
         self.seen.commits_again = self.outside.commits_again();
         Ok(())
     }
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Turn { worker, incarnation, attempt, task, number } => self.turn(worker, incarnation, attempt, task, number),
-            Event::Persist { worker, incarnation, attempt, task } => self.persist_some(worker, incarnation, attempt, task),
+            Event::Turn(id, number) => self.turn(id, number),
+            Event::Step(process, step) => self.step(process, step),
+            Event::WorkerTick(process) => self.tick_worker(process),
             Event::WireSend(key) => self.wire_send(key),
             Event::WireArrive(key) => self.wire_arrive(key),
             Event::WireReceive(key) => self.wire_receive(key),
             Event::WireAnnounce(key, barrier) => self.wire_announce(key, barrier),
-            Event::PeerLost { worker, incarnation, attempt } => self.peer_lost(worker, incarnation, attempt),
+            Event::PeerLost(process, peer, ear) => self.peer_lost(process, peer, &ear),
             Event::ToWorker(worker, session, command) => {
                 if self.workers[worker].session == Some(session) {
                     self.hear(worker, *command);
@@ -274,15 +324,20 @@ impl World {
             Event::Connect(worker) => self.connect(worker),
             Event::WorkerStarts(worker) => self.start_worker(worker),
             Event::CoordinatorStarts => self.start_coordinator(),
-            Event::Master(generation, timer) => self.master_timer(generation, timer),
+            Event::TakeoverEnds(id) => self.takeover_ends(id),
+            Event::Silence(id, worker) => self.worker_lost(id, worker),
+            Event::Submit => self.submit(),
+            Event::ToMaster(id, input) => self.tell_master(id, *input),
+            Event::Tick(id, at_us) => self.tick(id, at_us),
+            Event::Record(id, begun) => self.record(id, *begun),
+            Event::Storage(id, request) => self.store(id, *request),
+            Event::NextRequest(id) => self.next_request(id),
+            Event::Straggler(straggler) => self.straggle(&straggler),
             Event::Fault(fault) => self.strike(fault),
             Event::Crash(worker) => self.crash_worker(worker),
             Event::DataLost(a, b) => self.break_data(a, b),
             Event::DiskHeals => self.disk.set_failing(0),
             Event::DiskFast => self.disk_slow = false,
-        }
-        if let Some(attempt) = self.current_attempt() {
-            self.seen.stale = self.seen.stale.max(self.stale_executions(attempt));
         }
     }
 
@@ -293,6 +348,7 @@ impl World {
                 return;
             }
             woken.into_iter().for_each(|target| self.wake(target));
+            self.answer_calls();
         }
     }
 
@@ -340,23 +396,7 @@ impl World {
         self.scenario.disk_us * if self.disk_slow { 30 } else { 1 }
     }
 
-    pub(crate) fn planned(&self, attempt: Attempt) -> Arc<Planned> {
-        self.plans[&attempt].clone()
-    }
-
-    pub(crate) fn spec(&self, parallelism: &BTreeMap<&'static str, u32>) -> JobSpec {
-        JobSpec {
-            file: "sim.toml".to_owned(),
-            text: self.scenario.job_file(parallelism),
-            overrides: Vec::new(),
-            environment: BTreeMap::new(),
-            job_dir: String::new(),
-            dead_letters: String::new(),
-            components: BTreeMap::new(),
-        }
-    }
-
-    fn coordinator(&self) -> usize {
+    fn coordinator_node(&self) -> usize {
         self.workers.len()
     }
 
@@ -366,7 +406,7 @@ impl World {
     }
 
     pub(crate) fn is_blocked_with_coordinator(&self, worker: usize) -> bool {
-        let coordinator = self.coordinator();
+        let coordinator = self.coordinator_node();
         self.blocked_until(worker, coordinator).is_some() || self.blocked_until(coordinator, worker).is_some()
     }
 
@@ -384,12 +424,12 @@ impl World {
     }
 
     pub(crate) fn send_to_worker(&mut self, worker: usize, session: Session, command: Command) {
-        let at_us = self.in_order(self.coordinator(), worker, 0);
+        let at_us = self.in_order(self.coordinator_node(), worker, 0);
         self.at(at_us, Event::ToWorker(worker, session, Box::new(command)));
     }
 
     pub(crate) fn send_to_coordinator(&mut self, worker: usize, session: Session, report: Report, delay_us: u64) {
-        let at_us = self.in_order(worker, self.coordinator(), delay_us);
+        let at_us = self.in_order(worker, self.coordinator_node(), delay_us);
         self.at(at_us, Event::ToCoordinator(worker, session, Box::new(report)));
     }
 
@@ -432,8 +472,34 @@ impl World {
                 let delay_us = self.random.between(10_000, 800_000);
                 self.after(delay_us, Event::DiskFast);
             }
-            Fault::Stop | Fault::Rescale | Fault::Checkpoint => self.wish(fault),
+            Fault::Stop | Fault::Cancel | Fault::Rescale => self.wish(fault),
+            Fault::Hang => {
+                let length_us = self.random.pick(&[200_000, 8_000_000, 40_000_000]);
+                self.hangs_until_us = self.now_us() + 1 + self.random.below(length_us);
+            }
+            Fault::WorkerStuck => self.stick(worker),
+            Fault::SecondCoordinator => self.second_coordinator(),
+            Fault::DamageOnce => self.disk.damage_reads(1 + other as u64),
+            Fault::DamageForGood => self.damage_newest(),
         }
+    }
+
+    /// A file of the newest checkpoint is lost where there is an older one, and everything ends before another is complete.
+    fn damage_newest(&mut self) {
+        if self.scenario.retained < 2 || self.whole.len() < 2 {
+            return;
+        }
+        let newest = self.whole.pop().map_or_else(Vec::new, |(_, files)| files);
+        // The one before is all there is to go back to until others are complete.
+        self.whole = self.whole.pop().into_iter().collect();
+        if newest.is_empty() {
+            return;
+        }
+        let at = self.random.below(newest.len() as u64) as usize;
+        self.disk.lose(&newest[at]);
+        self.seen.damaged += 1;
+        self.crash_coordinator();
+        (0..self.workers.len()).for_each(|worker| self.crash_worker(worker));
     }
 
     fn break_control(&mut self, worker: usize) {
@@ -449,7 +515,7 @@ impl World {
         self.seen.partitions += 1;
         let mut other = self.random.below(self.workers.len() as u64 + 1) as usize;
         if other == node {
-            other = self.coordinator();
+            other = self.coordinator_node();
         }
         let length_us = self.random.pick(&[20_000, 300_000, 1_500_000, 3_000_000, 10_000_000]);
         let until_us = self.now_us + 1 + self.random.below(length_us);
@@ -462,12 +528,25 @@ impl World {
             return;
         }
         // Too long for the connections, whichever direction it is.
-        if other == self.coordinator() {
+        if other == self.coordinator_node() {
             if let Some(session) = self.workers[node].session {
                 self.after(SILENCE_US, Event::SessionOver(node, session));
             }
         } else {
             self.after(SILENCE_US, Event::DataLost(node, other));
         }
+    }
+}
+
+/// A job as somebody submits it.
+pub(crate) fn spec(scenario: &Scenario, edition: &Edition) -> JobSpec {
+    JobSpec {
+        file: "sim.toml".to_owned(),
+        text: scenario.job_file(edition),
+        overrides: Vec::new(),
+        environment: BTreeMap::new(),
+        job_dir: String::new(),
+        dead_letters: String::new(),
+        components: BTreeMap::new(),
     }
 }
