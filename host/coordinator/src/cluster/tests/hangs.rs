@@ -1,7 +1,7 @@
 //! The checkpoint storage does not answer, and later does.
 
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use weir_protocol::api::{ClusterApi, JobState};
@@ -106,7 +106,7 @@ fn s86_a_coordinator_ends_while_a_storage_never_answers_and_the_next_one_takes_t
     let cluster = world.open();
     let (mut a, told) = hung(&world, &cluster);
     a.abandon();
-    let (done, ended) = channel();
+    let (done, ended) = sync_channel(1);
     let leaving = {
         let cluster = cluster.clone();
         std::thread::spawn(move || {
