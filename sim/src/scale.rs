@@ -1,15 +1,20 @@
-//! What a checkpoint of a large job costs its coordinator: the machine and manifest-sized acknowledgements, without a network.
+//! What a checkpoint of a large job costs its coordinator: the job's master and manifest-sized acknowledgements, without a network.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_checkpoint::coordinator::{Action, Config, Coordinator, Event};
+use object_store::memory::InMemory;
+use weir_coordinator::carry_out;
+use weir_master::{Input, Limits, Master, MasterJob, Now, Output, Slots, Store, Stored};
 use weir_model::{Attempt, CheckpointId, TaskId};
 use weir_plan::{Job, Topology};
-use weir_protocol::manifest::{Header, assemble};
-use weir_protocol::{Acknowledgement, InstanceAcknowledgement, JobSpec, Report, SinkAcknowledgement, SourceAcknowledgement};
-use weir_storage::{Committable, InstanceState, ManifestKind, Segment, StoredFile};
+use weir_protocol::{
+    Acknowledgement, Command, InstanceAcknowledgement, JobSpec, Report, SinkAcknowledgement, SourceAcknowledgement,
+    WorkerAddress, WorkerId,
+};
+use weir_storage::{Committable, InstanceState, JobStorage, Segment, StoredFile};
 
 /// Key groups that each subtask of a keyed operator has.
 const KEY_GROUPS_EACH: u32 = 4;
@@ -22,8 +27,8 @@ const CHAIN: u64 = 3;
 pub struct Measured {
     /// Subtasks of the job.
     pub subtasks: usize,
-    /// CPU time of the coordinator's thread for one checkpoint, the least of several: reports decoded, the machine, the manifest
-    /// put together and made into its document.
+    /// CPU time of the coordinator's threads for one checkpoint, the least of several: reports decoded, the master from the trigger to
+    /// the last commit, the manifest put together and made into its document.
     pub per_checkpoint: Duration,
     /// Of it, decoding the reports.
     pub decoding: Duration,
@@ -34,7 +39,10 @@ pub struct Measured {
 /// As many pipelines as make `subtasks` subtasks a worker: in each, a source, and behind it a keyed operator with a sink.
 fn job(workers: usize, subtasks: usize) -> JobSpec {
     let key_groups = KEY_GROUPS_EACH * workers as u32;
-    let mut text = format!("[job]\nname = \"scale\"\nparallelism = {workers}\nkey_groups = {key_groups}\non_error = \"fail\"\n");
+    let mut text = format!(
+        "[job]\nname = \"scale\"\nparallelism = {workers}\nkey_groups = {key_groups}\non_error = \"fail\"\n\
+         [job.checkpoint]\ninterval = \"1s\"\n"
+    );
     for n in 0..subtasks / 2 {
         let _ = write!(
             text,
@@ -110,66 +118,119 @@ pub fn cpu_time() -> Duration {
     ns.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
 }
 
+/// A master whose job's tasks run, and the place of its checkpoints.
+struct Running {
+    master: Master,
+    storage: JobStorage,
+    now_ms: u64,
+}
+
+impl Running {
+    fn new(spec: &JobSpec, workers: usize) -> Running {
+        let settings = MasterJob {
+            spec: spec.clone(),
+            default_storage: "memory:".to_owned(),
+            fresh: false,
+            allow_dropped_state: false,
+            patient: true,
+            adopted: None,
+        };
+        let master = Master::new(settings, Limits::DEFAULT).unwrap_or_else(|error| panic!("the job of the measurement: {error}"));
+        let storage = JobStorage::with_store(Arc::new(InMemory::new()), "memory:", "scale");
+        let storage = storage.unwrap_or_else(|error| panic!("a storage in memory: {error}"));
+        let mut running = Running { master, storage, now_ms: 0 };
+        let mut inputs = vec![Input::Tick];
+        while let Some(input) = inputs.pop() {
+            for output in running.handle(input) {
+                inputs.extend(running.answer(output, workers));
+            }
+        }
+        running
+    }
+
+    fn handle(&mut self, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.master.handle(Now { steady_ms: self.now_ms, wall_ms: self.now_ms, random: 0 }, input, &mut out);
+        out
+    }
+
+    /// What workers, slots, disk and storage answer until tasks run.
+    fn answer(&self, output: Output, workers: usize) -> Option<Input> {
+        Some(match output {
+            Output::Reserve { slots } => {
+                let address = |worker: usize| WorkerAddress { worker: format!("w{worker}"), address: String::new() };
+                let workers = (0..workers).map(address).collect();
+                Input::Slots(Ok(Slots { workers, slots: (0..slots).collect() }))
+            }
+            Output::Record(_) => Input::Recorded(Ok(())),
+            Output::Store { request, what, .. } => {
+                let answer = carry_out(&self.storage, &what).transpose()?;
+                Input::Stored { request, answer }
+            }
+            Output::Send { worker, command } => {
+                let execution = command.execution()?.clone();
+                let report = match command {
+                    Command::Prepare(_) => Report::Prepared { execution },
+                    Command::Restore { .. } => Report::Restored { execution },
+                    Command::Build { .. } => Report::Built { execution },
+                    _ => return None,
+                };
+                Input::Report { worker, report: Box::new(report) }
+            }
+            Output::Release | Output::Notice(_) | Output::Over(_) => return None,
+        })
+    }
+}
+
 /// Measures a job of `workers` workers with `subtasks` subtasks each, over some checkpoints.
 ///
 /// # Panics
-/// If the machine does not do what it must.
+/// If the master does not do what it must.
 pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measured {
     let spec = job(workers, subtasks);
     let planned = weir_plan::load(&spec.file, &spec.text, &[], &|_| None);
     let job = planned.unwrap_or_else(|problems| panic!("the job file of the measurement is wrong: {problems}"));
     let topology = Topology::new(&job);
-    let config = Config {
-        interval_ms: Some(1_000),
-        min_pause_ms: 0,
-        timeout_ms: 600_000,
-        tolerable_failures: 3,
-        max_concurrent: 1,
-        unaligned_after_ms: Some(1_000),
-    };
     let tasks = topology.tasks();
-    let mut coordinator = Coordinator::new(config, Attempt(1), tasks, CheckpointId(1), 0);
+    let mut running = Running::new(&spec, workers);
     let mut times = Vec::new();
     let mut manifest_bytes = 0;
     for checkpoint in (1..=checkpoints).map(CheckpointId) {
-        let now_ms = checkpoint.0 * 1_000;
+        running.now_ms += 1_000;
         let execution = weir_protocol::Execution { job: "scale".to_owned(), attempt: Attempt(1) };
         let report = |task| Report::Acknowledged {
             execution: execution.clone(),
             acknowledgement: Box::new(acknowledgement(&job, &topology, TaskId(task), checkpoint)),
         };
         let packets: Vec<Vec<u8>> = (0..tasks as u32).map(|task| serde_json::to_vec(&report(task)).unwrap_or_default()).collect();
+        let worker = |task: usize| -> WorkerId { format!("w{}", topology.locate(TaskId(task as u32)).1).into() };
+        let from: Vec<WorkerId> = (0..tasks).map(worker).collect();
         let started = cpu_time();
-        let decode = |packet: &Vec<u8>| match serde_json::from_slice(packet) {
-            Ok(Report::Acknowledged { acknowledgement, .. }) => *acknowledgement,
-            other => panic!("a report that cannot be read: {other:?}"),
-        };
-        let acknowledgements: Vec<Acknowledgement> = packets.iter().map(decode).collect();
+        let decode = |packet: &Vec<u8>| serde_json::from_slice::<Report>(packet).unwrap_or_else(|error| panic!("{error}"));
+        let reports: Vec<Report> = packets.iter().map(decode).collect();
         let decoding = cpu_time() - started;
-        let mut actions = Vec::new();
-        coordinator.handle(now_ms, Event::Tick, &mut actions);
-        assert!(matches!(actions[..], [Action::Trigger(_)]), "{actions:?}");
-        for Acknowledgement { task, .. } in &acknowledgements {
-            actions.clear();
-            let event = Event::Acknowledged { task: *task, attempt: Attempt(1), checkpoint };
-            coordinator.handle(now_ms + 1, event, &mut actions);
-            // The master asks after each event when the next tick is due.
-            assert!(coordinator.deadline_ms().is_some() || !actions.is_empty(), "nothing is due");
+        let triggered = running.handle(Input::Tick);
+        let is_trigger = |output: &&Output| matches!(output, Output::Send { command: Command::Trigger { .. }, .. });
+        assert_eq!(triggered.iter().filter(is_trigger).count(), workers, "{triggered:?}");
+        running.now_ms += 1;
+        let mut asked = Vec::new();
+        for (worker, report) in from.iter().zip(reports) {
+            asked.extend(running.handle(Input::Report { worker: worker.clone(), report: Box::new(report) }));
         }
-        assert!(matches!(actions[..], [Action::WriteManifest { .. }]), "{actions:?}");
-        let header = Header {
-            attempt: Attempt(1),
-            checkpoint,
-            kind: ManifestKind::Checkpoint,
-            triggered_at_ms: now_ms,
-            completed_at_ms: now_ms,
-        };
-        let manifest = assemble(&spec, &job, &topology, &BTreeMap::new(), &header, &acknowledgements);
-        manifest_bytes = serde_json::to_vec(&manifest).map_or(0, |document| document.len());
-        actions.clear();
-        coordinator.handle(now_ms + 2, Event::ManifestWritten(checkpoint), &mut actions);
-        assert!(matches!(actions[..], [Action::Complete { .. }]), "{actions:?}");
-        times.push((cpu_time() - started, decoding));
+        let Some(Output::Store { request, what: Store::Complete(manifest), .. }) = asked.pop() else { panic!("{asked:?}") };
+        manifest_bytes = serde_json::to_vec(&*manifest).map_or(0, |document| document.len());
+        let before_storage = cpu_time() - started;
+        let durable = running.storage.complete(&manifest).unwrap_or_else(|error| panic!("{error}"));
+        let started = cpu_time();
+        running.now_ms += 1;
+        let completed = running.handle(Input::Stored { request, answer: Ok(Stored::Completed(durable)) });
+        let is_completed = |output: &&Output| matches!(output, Output::Send { command: Command::Completed { .. }, .. });
+        assert_eq!(completed.iter().filter(is_completed).count(), workers);
+        for (task, worker) in from.iter().enumerate() {
+            let committed = Report::Committed { execution: execution.clone(), task: TaskId(task as u32), checkpoint };
+            running.handle(Input::Report { worker: worker.clone(), report: Box::new(committed) });
+        }
+        times.push((before_storage + (cpu_time() - started), decoding));
     }
     let (per_checkpoint, decoding) = times.into_iter().min().unwrap_or_default();
     Measured { subtasks: tasks, per_checkpoint, decoding, manifest_bytes }

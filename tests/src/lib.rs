@@ -4,12 +4,14 @@
 //! `WEIR_TEST_COMPONENTS`.
 
 mod cluster;
+mod frozen;
 mod ledger;
 mod output;
 mod process;
 mod random;
 
 pub use cluster::{Cluster, LedgerJob, Namespaces, Place, Setup, Weather, Wire, attempt, last_checkpoint};
+pub use frozen::Frozen;
 pub use ledger::{Amounts, Ledger, sums};
 pub use output::{Row, dead_letters, rows};
 pub use process::{Finished, Running, World};

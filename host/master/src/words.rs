@@ -315,6 +315,8 @@ impl From<&StorageError> for StoreFailure {
     fn from(error: &StorageError) -> StoreFailure {
         let kind = match error.kind() {
             ErrorKind::Retry => StoreFailureKind::Transient,
+            // Whoever has the job may be about to let go of it: a process that ends, or a thread that waits for a mount.
+            ErrorKind::Configuration if matches!(error, StorageError::Locked { .. }) => StoreFailureKind::Transient,
             ErrorKind::Damaged => StoreFailureKind::Damaged,
             ErrorKind::Fenced => StoreFailureKind::Fenced,
             ErrorKind::Configuration | ErrorKind::Bug => StoreFailureKind::Permanent,

@@ -2,7 +2,7 @@
 
 use weir_model::{Attempt, CheckpointId};
 use weir_protocol::{FailureKind, Report};
-use weir_storage::ManifestKind;
+use weir_storage::{ManifestKind, StorageError};
 
 use super::bench::{Bench, Settings, WORKERS, adopted, durable, task_of};
 use super::places::{ALL, At, reach, running};
@@ -308,5 +308,16 @@ fn nothing_is_asked_of_the_storage_or_anyone_after_the_end() {
         bench.settle();
         assert_eq!(bench.log.len(), before, "{at:?}");
         assert_eq!(bench.master.deadline_ms(), None, "{at:?}");
+    }
+}
+
+#[test]
+fn a_job_that_another_process_has_is_tried_again_where_nobody_waits_for_the_command() {
+    let locked = StorageError::Locked { job: "j".to_owned(), holder: "process 7".to_owned(), path: "lock".to_owned() };
+    for (impatient, end) in [(false, "not at all"), (true, "error: job `j` is in use by process 7")] {
+        let mut bench = Bench::new(Settings { impatient, ..Settings::default() });
+        let (request, _) = bench.asked.pop().unwrap();
+        bench.tell(Input::Stored { request, answer: Err((&locked).into()) });
+        assert!(bench.end().starts_with(end), "{}", bench.end());
     }
 }
