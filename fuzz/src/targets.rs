@@ -4,7 +4,7 @@ mod jobs;
 mod lines;
 mod nodes;
 mod requests;
-mod stored;
+mod uploads;
 
 use crate::Target;
 
@@ -20,7 +20,7 @@ pub(crate) fn all() -> Vec<Target> {
         json("report", nodes::report, weir_coordinator::fuzz::reports, 1_500),
         json("peer_message", weir_worker::fuzz::peer_message, weir_worker::fuzz::peer_messages, 3_000),
         json("command", nodes::command, nodes::commands, 1_500),
-        binary("component", weir_sandbox::fuzz::component, stored::components, 1_500),
+        binary("component", weir_sandbox::fuzz::component, uploads::components, 1_500),
         binary("images", weir_sandbox::fuzz::images, weir_sandbox::fuzz::chains, 1_500),
         Target { name: "job", run: jobs::job, seeds: jobs::jobs, words: jobs::WORDS, bounded: 3_000 },
         Target { name: "api", run: requests::request, seeds: requests::requests, words: requests::WORDS, bounded: 500 },
@@ -28,8 +28,9 @@ pub(crate) fn all() -> Vec<Target> {
         binary("compressed", lines::lines, lines::compressed, 1_000),
         json("positions", lines::positions, lines::noted, 1_000),
         json("committables", lines::committables, lines::prepared, 1_000),
-        json("manifest", weir_storage::fuzz::manifest, stored::manifests, 2_000),
-        json("job_info", weir_storage::fuzz::job_info, stored::job_infos, 2_000),
+        json("manifest", weir_storage::fuzz::manifest, weir_storage::fuzz::manifests, 1_000),
+        json("log_entry", weir_storage::fuzz::entry, weir_storage::fuzz::entries, 2_000),
+        json("job_info", weir_storage::fuzz::job_info, weir_storage::fuzz::job_infos, 2_000),
         json("json", lines::json, lines::values, 5_000),
         Target { name: "clf", run: lines::clf, seeds: lines::accesses, words: lines::WORDS, bounded: 5_000 },
         Target { name: "times", run: lines::times, seeds: lines::moments, words: lines::WORDS, bounded: 5_000 },

@@ -6,9 +6,8 @@ fn bounded(name: &str) {
     let target = weir_fuzz::target(name).expect("a target of this name");
     let outcome = campaign::run(&target, 1, Until::Count(target.bounded)).expect("its corpus");
     for finding in &outcome.findings {
-        eprintln!("{}: {:?}", finding.what, String::from_utf8_lossy(&finding.bytes));
+        panic!("{name}: {}: {:?}", finding.what, String::from_utf8_lossy(&finding.bytes));
     }
-    assert!(outcome.findings.is_empty(), "{name}: {}", outcome.findings[0].what);
     // One that says the same of everything looks at nothing.
     assert!(outcome.said >= 2, "{name}: only {} different answers to {} inputs", outcome.said, outcome.tried);
 }
@@ -30,5 +29,5 @@ macro_rules! bounded {
 
 bounded! {
     report peer_message command component images job api lines compressed positions committables
-    manifest job_info json clf times knock hello channel_header frames
+    manifest log_entry job_info json clf times knock hello channel_header frames
 }

@@ -50,7 +50,7 @@ pub struct Setup {
     pub listen: Option<String>,
     /// Where a worker says that it listens.
     pub advertise: Option<String>,
-    /// Folders that a worker's jobs have to stay below; any path, if there are none.
+    /// Folders that jobs have to stay below; any path, if there are none.
     pub allow_path: Vec<String>,
     /// Environment variables.
     pub environment: Vec<(String, String)>,
@@ -175,7 +175,9 @@ impl Cluster {
         let checkpoints = self.path("checkpoints").to_string_lossy().into_owned();
         let arguments = ["coordinator", "--json", "--identity", &identity, "--listen", &listen];
         let name = self.coordinator_name.clone();
-        let mut node = self.node(&name, &[&arguments[..], &["--api", &api, "--checkpoints", &checkpoints]].concat());
+        let allowed = self.setup(&name).allow_path.clone();
+        let allowed: Vec<&str> = allowed.iter().flat_map(|folder| ["--allow-path", folder.as_str()]).collect();
+        let mut node = self.node(&name, &[&arguments[..], &["--api", &api, "--checkpoints", &checkpoints], &allowed].concat());
         let line = node.first_line();
         let text = |key: &str| line[key].as_str().unwrap_or_else(|| panic!("the coordinator said {line}")).to_owned();
         self.addresses = (text("workers"), text("api").rsplit('/').next().unwrap_or_default().to_owned());

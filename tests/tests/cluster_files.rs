@@ -7,14 +7,15 @@ use weir_tests::{Amounts, Cluster, Ledger, LedgerJob, Place, Random};
 
 #[test]
 fn s137_no_worker_reads_or_writes_outside_of_its_folders() {
-    let mut cluster = Cluster::with_coordinator(Place::loopback());
+    let mut cluster = Cluster::prepared(Place::loopback());
     for folder in ["in", "out", "bad", "checkpoints", "elsewhere"] {
         fs::create_dir_all(cluster.path(folder)).expect("a folder");
     }
     let allowed = ["in", "out", "bad", "checkpoints"].map(|folder| cluster.path(folder).to_string_lossy().into_owned());
-    for worker in ["w1", "w2"] {
-        cluster.setup(worker).allow_path = allowed.to_vec();
+    for node in ["coordinator", "w1", "w2"] {
+        cluster.setup(node).allow_path = allowed.to_vec();
     }
+    cluster.start_coordinator();
     cluster.start_workers(2, 1);
     // Links in the folder that is read, to a file and to a folder elsewhere.
     cluster.write("elsewhere/secret", "{\"account\":\"secret\",\"at\":1,\"amount\":1}\n");
@@ -35,7 +36,7 @@ fn s137_no_worker_reads_or_writes_outside_of_its_folders() {
         ("link", "path = \"in\"".to_owned(), "path = \"in/deep/secret\"".to_owned()),
         ("sink", "path = \"out\"".to_owned(), "path = \"out/../elsewhere/made\"".to_owned()),
         ("letters", "path = \"bad\"".to_owned(), format!("path = \"{elsewhere}\"")),
-        ("storage", "[job.checkpoint]".to_owned(), format!("storage = \"{elsewhere}\"\n[job.checkpoint]")),
+        ("storage", "[job.checkpoint]".to_owned(), format!("[job.checkpoint]\nstorage = \"{elsewhere}\"")),
     ] {
         let text = job.text().replace("name = \"ledger\"", &format!("name = \"{name}\"")).replacen(&from, &to, 1);
         assert!(text.contains(&to), "{text}");

@@ -39,7 +39,9 @@ pub(super) fn job(bytes: &[u8]) -> String {
         Err(problems) => {
             let shown = problems.to_string();
             assert!(!problems.is_empty() && shown.starts_with("error[E000"), "{shown}");
-            shown
+            // Without the lines of the file that it shows, and without what it quotes of it.
+            let told = shown.lines().filter(|line| line.starts_with("error[") || line.contains("= hint:"));
+            told.flat_map(|line| line.split(['`', '"']).step_by(2)).collect::<Vec<_>>().join(" ")
         }
     }
 }

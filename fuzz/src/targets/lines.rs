@@ -68,7 +68,7 @@ fn drain(source: &mut dyn Source) -> Result<String, ConnectorError> {
         }
     }
     let _ = source.position();
-    let odd: Vec<String> = source.oddities().iter().map(|(kind, odd)| format!("{} {odd:?}", kind.name())).collect();
+    let odd: Vec<&str> = source.oddities().iter().map(|(kind, _)| kind.name()).collect();
     let said = odd.join(" ");
     Ok(format!("{} rows, {} bytes; {said}", ["no", "some"][usize::from(count > 0)], ["no", "some"][usize::from(bytes > 0)]))
 }
@@ -89,8 +89,14 @@ pub(super) fn lines(bytes: &[u8]) -> String {
     let folder = place.0.path();
     fs::write(folder.join("input.log"), bytes).expect("it can be written");
     let read = |follow| source(folder, follow).and_then(|mut source| drain(&mut *source));
-    let said = |read: Result<String, ConnectorError>| read.unwrap_or_else(|error| error.to_string());
+    let said = |read: Result<String, ConnectorError>| read.unwrap_or_else(|error| told(&error, folder));
     format!("{} / {}", said(read(false)), said(read(true)))
+}
+
+/// An error, without the folder, which is another one each time, and what it quotes.
+fn told(error: &ConnectorError, folder: &Path) -> String {
+    let text = error.to_string().replace(&*folder.to_string_lossy(), "");
+    text.split(['"', '{', '}']).step_by(2).collect()
 }
 
 pub(super) fn plain() -> Vec<Vec<u8>> {
@@ -126,7 +132,7 @@ pub(super) fn positions(bytes: &[u8]) -> String {
         source.restore(&splits)?;
         drain(&mut *source)
     };
-    let said = |read: Result<String, ConnectorError>| read.unwrap_or_else(|error| error.to_string());
+    let said = |read: Result<String, ConnectorError>| read.unwrap_or_else(|error| told(&error, LOGS.0.path()));
     format!("{} / {}", said(restored(false)), said(restored(true)))
 }
 
@@ -173,7 +179,7 @@ pub(super) fn committables(bytes: &[u8]) -> String {
     let committed = sink.commit(&said).and_then(|()| sink.commit(&said)).and_then(|()| sink.recover(&[said]));
     assert_eq!(fs::read(&beside).ok().as_deref(), Some(&b"mine"[..]), "a file elsewhere was touched");
     assert_eq!(fs::read_dir(place.0.path()).map_or(0, Iterator::count), 2, "a file was made elsewhere");
-    committed.map_or_else(|error| error.to_string(), |()| "committed".to_owned())
+    committed.map_or_else(|error| told(&error, place.0.path()), |()| "committed".to_owned())
 }
 
 pub(super) fn prepared() -> Vec<Vec<u8>> {

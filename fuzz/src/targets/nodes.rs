@@ -20,7 +20,7 @@ pub(super) fn command(bytes: &[u8]) -> String {
     let is_followed = follows(epoch, epoch, &[]);
     let of = command.execution().map(|execution| execution.to_string());
     match command {
-        Command::Prepare(prepare) => weir_worker::fuzz::prepare(*prepare),
+        Command::Prepare(prepare) => weir_worker::fuzz::prepare(&prepare),
         other => format!("{} of {of:?} {is_followed}", format!("{other:?}").split([' ', '(']).next().unwrap_or_default()),
     }
 }

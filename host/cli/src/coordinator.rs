@@ -9,8 +9,10 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use weir_api::{ApiError, ApiOptions, TlsFiles, Token};
-use weir_coordinator::ServeOptions;
+use weir_coordinator::{OpenStorage, ServeOptions};
 use weir_model::ErrorNumber;
+use weir_storage::JobStorage;
+use weir_worker::{Beneath, Storages};
 
 use crate::address;
 use crate::cluster::TOKEN;
@@ -36,6 +38,10 @@ pub(crate) struct Args {
     /// Where checkpoints of jobs are that name no storage: a folder that all workers share, under the same path
     #[arg(long, value_name = "URL")]
     checkpoints: String,
+    /// A folder below which checkpoints of jobs may be that name a storage themselves, other than that of --checkpoints; may be given several
+    /// times [default: any path, if the API is on a loopback address; none otherwise]
+    #[arg(long, value_name = "DIR")]
+    allow_path: Vec<PathBuf>,
     /// File with the cluster's token [default: `token` in the identity folder, if there is one]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -50,6 +56,7 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
         data_dir: global.data_dir.join("coordinator"),
         identity_dir: args.identity.clone(),
         listen: args.listen,
+        storage: open_storage(args, default_storage.clone())?,
         default_storage,
         inspect: Arc::new(|bytes| weir_sandbox::inspect(bytes).map(drop).map_err(|error| error.to_string())),
     })
@@ -118,6 +125,24 @@ fn of_api(error: &ApiError) -> Failure {
     error.hint().into_iter().fold(failure, |failure, hint| failure.hint(hint))
 }
 
+/// How checkpoints are opened. A job may name another place for its own, and the coordinator writes there as its user.
+fn open_storage(args: &Args, default: String) -> Result<OpenStorage, Failure> {
+    if args.api.ip().is_loopback() && args.allow_path.is_empty() {
+        return Ok(Arc::new(JobStorage::open));
+    }
+    let beneath = |folders: &[PathBuf]| {
+        Beneath::new(folders).map_err(|error| {
+            let message = format!("--allow-path names a folder that is not there: {error}");
+            Failure::new(ErrorNumber::FileInaccessible, Exit::Usage, message)
+        })
+    };
+    let named = beneath(&args.allow_path)?;
+    Ok(Arc::new(move |url, job| {
+        // Its folder may not be there yet, and is its owner's choice.
+        if url == default { JobStorage::open(url, job) } else { named.open(url, job) }
+    }))
+}
+
 /// The place of checkpoints of jobs that name none. One that no job could use is refused before there are any.
 fn storage(url: &str) -> anyhow::Result<String> {
     let url = absolute(url)?;
@@ -173,6 +198,7 @@ mod tests {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             api: api.parse().unwrap(),
             checkpoints: "/c".to_owned(),
+            allow_path: Vec::new(),
             token_file: None,
         };
         assert!(matches!(protection(&args("127.0.0.1:0")), Ok((None, None, true))));

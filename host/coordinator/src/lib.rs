@@ -18,7 +18,7 @@ pub use error::ServeError;
 pub use local::{LOCAL_WORKER, Local, Open, Tell, Watch};
 pub use master::{JobThread, carry_out};
 pub use metadata::MetadataError;
-pub use options::{Inspect, ServeOptions, Server};
+pub use options::{Inspect, OpenStorage, ServeOptions, Server};
 pub use server::serve;
 pub use surroundings::Surroundings;
 #[doc(hidden)]

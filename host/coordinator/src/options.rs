@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_protocol::api::ClusterApi;
+use weir_storage::{JobStorage, StorageError};
 
 use crate::server::Running;
 
 /// Tells whether bytes are a component that operators can run; the reason if not. The coordinator itself never runs one.
 pub type Inspect = Arc<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
+
+/// Opens the checkpoints of a job below a URL: (URL, name of the job).
+pub type OpenStorage = Arc<dyn Fn(&str, &str) -> Result<JobStorage, StorageError> + Send + Sync>;
 
 /// What a coordinator is made of.
 #[derive(Clone)]
@@ -22,6 +26,8 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// Where the checkpoints of jobs are that do not say it themselves: a URL that every worker can reach.
     pub default_storage: String,
+    /// Opens them, or refuses to.
+    pub storage: OpenStorage,
     /// Looks at components before they are kept.
     pub inspect: Inspect,
 }

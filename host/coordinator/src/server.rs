@@ -18,7 +18,6 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use weir_protocol::api::ClusterApi;
 use weir_protocol::panics::{bug, caught};
-use weir_storage::JobStorage;
 use weir_transport::liveness::{self, Sign};
 use weir_transport::{Endpoint, Identity, Incarnation, Incoming, NodeId, Role, Settings};
 
@@ -69,7 +68,7 @@ pub fn serve(options: ServeOptions) -> Result<Server, ServeError> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         default_storage: options.default_storage,
         inspect: options.inspect,
-        storage: Arc::new(JobStorage::open),
+        storage: options.storage,
         clock: Arc::new(SystemClock::default()),
         limits: crate::Limits::DEFAULT,
     })?;

@@ -32,7 +32,7 @@ pub fn component(bytes: &[u8]) -> String {
 pub fn images(bytes: &[u8]) -> String {
     let mut chain = split(bytes);
     let as_they_are = chain_of(&chain);
-    chain.iter_mut().for_each(seal);
+    chain.iter_mut().for_each(|image| seal(image));
     format!("{as_they_are}; {}", chain_of(&chain))
 }
 
@@ -47,7 +47,7 @@ fn split(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Makes length and checksum of an image right.
-fn seal(image: &mut Vec<u8>) {
+fn seal(image: &mut [u8]) {
     let Some(end) = image.len().checked_sub(16).filter(|end| *end >= 24) else { return };
     let length = (image.len() as u64).to_le_bytes();
     image[..8].copy_from_slice(b"weirimg\0");
@@ -59,7 +59,10 @@ fn seal(image: &mut Vec<u8>) {
 
 fn chain_of(chain: &[Vec<u8>]) -> String {
     let chain: Vec<&[u8]> = chain.iter().map(Vec::as_slice).collect();
-    let Ok(images) = parse_chain(&chain, None) else { return "no chain".to_owned() };
+    let images = match parse_chain(&chain, None) {
+        Ok(images) => images,
+        Err(error) => return error.to_string(),
+    };
     let mut pages = 0;
     let read = images.first().map_or(0, |image| image.memories.len());
     for memory in 0..read {

@@ -9,7 +9,7 @@ pub use crate::network::fuzz::{peer_message, peer_messages};
 
 /// What can be done of a preparation without a disk: the job is read, its connectors' settings are checked, the tasks found that run on
 /// worker `a`. Says what became of it.
-pub fn prepare(message: Prepare) -> String {
+pub fn prepare(message: &Prepare) -> String {
     let job = match message.spec.load() {
         Ok(job) => job.with_edges_apart(&message.edges_apart),
         Err(problems) => return problems.to_string(),

@@ -133,7 +133,7 @@ impl Reach {
 }
 
 fn outside(real: &Path) -> io::Error {
-    let reason = format!("{} is not below a folder that this worker allows (--allow-path)", real.display());
+    let reason = format!("{} is not below a folder that is allowed here (--allow-path)", real.display());
     io::Error::new(io::ErrorKind::PermissionDenied, reason)
 }
 

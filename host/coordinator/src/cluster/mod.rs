@@ -23,14 +23,14 @@ use weir_master::Limits;
 use weir_model::{Digest, Epoch};
 use weir_protocol::api::{EventLevel, Refusal};
 use weir_protocol::{Command, Register, Report};
-use weir_storage::{ComponentStore, JobStorage, StorageError};
+use weir_storage::ComponentStore;
 
 pub(crate) use weir_cluster::Hello;
 
 use self::masters::Masters;
 use self::scribe::Scribe;
 use crate::metadata::{DataLock, Database};
-use crate::{Inspect, ServeError};
+use crate::{Inspect, OpenStorage, ServeError};
 
 /// Bytes of components that nothing needs are removed when they are this old.
 const COMPONENT_KEPT: Duration = Duration::from_secs(24 * 3_600);
@@ -68,9 +68,6 @@ pub(crate) trait WorkerLink: Send + Sync {
 
 /// Until when this node's certificate counts.
 pub(crate) type CertificateUntil = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-/// Opens the checkpoints of a job below a URL.
-pub(crate) type OpenStorage = Arc<dyn Fn(&str, &str) -> Result<JobStorage, StorageError> + Send + Sync>;
 
 /// Puts something between the coordinator and its metadata.
 pub(crate) type Through = Box<dyn FnOnce(Arc<Database>) -> Arc<dyn Metadata> + Send>;

@@ -19,6 +19,7 @@ fn options(folder: &Path) -> ServeOptions {
         identity_dir: folder.join("coordinator"),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         default_storage: format!("file:{}", folder.join("checkpoints").display()),
+        storage: Arc::new(weir_storage::JobStorage::open),
         inspect: Arc::new(|_| Ok(())),
     }
 }

@@ -8,6 +8,7 @@
 //! `job_log` is what coordinators call; `trash` deletes.
 
 mod entry;
+pub(crate) mod fuzz;
 mod job_log;
 mod pen;
 mod shelf;

@@ -83,6 +83,7 @@ fn coordinator_of(folder: &Path, data: &str, listen: SocketAddr) -> Server {
         identity_dir: folder.join("coordinator"),
         listen,
         default_storage: format!("file:{}", folder.join("checkpoints").display()),
+        storage: Arc::new(weir_storage::JobStorage::open),
         inspect: Arc::new(|_| Ok(())),
     };
     until("the address is free again", || serve(options.clone()).ok())

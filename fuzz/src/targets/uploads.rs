@@ -1,4 +1,4 @@
-//! What is uploaded, and what storage holds.
+//! What is uploaded.
 
 /// Components and modules, with what instrumentation looks at: globals, memories, data, start sections, nested components.
 pub(super) fn components() -> Vec<Vec<u8>> {
@@ -18,12 +18,4 @@ pub(super) fn components() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = texts.iter().filter_map(|text| wat::parse_str(text).ok()).collect();
     all.push(include_bytes!("../../../operators/bundled/filter.wasm").to_vec());
     all
-}
-
-pub(super) fn manifests() -> Vec<Vec<u8>> {
-    vec![br#"{"format":FORMAT}"#.to_vec()]
-}
-
-pub(super) fn job_infos() -> Vec<Vec<u8>> {
-    vec![b"{}".to_vec()]
 }
