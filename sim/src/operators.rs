@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, WATERMARK_END, WATERMARK_START};
-use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
+use weir_sandbox::{CallError, EmittedRows, Rejection, SandboxError};
 use weir_task::{CapturedState, InstanceFactory, OperatorInstance};
 
 use crate::clock::SimClock;
@@ -181,7 +181,7 @@ impl Native {
 }
 
 impl OperatorInstance for Native {
-    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<EmittedRows>) -> Result<Vec<Rejection>, CallError> {
         self.of.clock.spend(self.of.row_us * rows.len() as u64);
         if self.state.finished {
             self.complain("rows after the end");
@@ -211,12 +211,12 @@ impl OperatorInstance for Native {
             }
         }
         if !out.is_empty() {
-            emitted.push(Emitted { port: 0, rows: out });
+            emitted.push(EmittedRows { port: 0, rows: out });
         }
         Ok(Vec::new())
     }
 
-    fn advance(&mut self, watermark: Timestamp, _: &mut Vec<Emitted>) -> Result<(), CallError> {
+    fn advance(&mut self, watermark: Timestamp, _: &mut Vec<EmittedRows>) -> Result<(), CallError> {
         // One whose input had ended gets rows again where its senders have changed. It keeps nothing, so it goes on from the start.
         if watermark == WATERMARK_START && matches!(self.of.kind, Kind::Map(_)) {
             return Ok(());
@@ -229,7 +229,7 @@ impl OperatorInstance for Native {
         Ok(())
     }
 
-    fn finish(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+    fn finish(&mut self, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
         // A map keeps nothing: one that is restored after the last watermark has not heard it.
         let is_early = self.state.watermark != WATERMARK_END && !matches!(self.of.kind, Kind::Map(_));
         if self.state.finished || is_early {
@@ -242,7 +242,7 @@ impl OperatorInstance for Native {
             value.extend(digest(self.state.seen.keys()).to_le_bytes());
             let mut rows = Batch::default();
             rows.push(0, b"", &value);
-            emitted.push(Emitted { port: 0, rows });
+            emitted.push(EmittedRows { port: 0, rows });
         }
         Ok(())
     }

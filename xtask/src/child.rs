@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// A `weir` process whose events we read. Killed when dropped.
-pub(crate) struct Running {
+pub(crate) struct WeirProcess {
     child: Child,
     events: Receiver<Event>,
     command: String,
@@ -19,7 +19,7 @@ pub(crate) struct Running {
     messages: PathBuf,
 }
 
-/// What [`Running::next`] saw.
+/// What [`WeirProcess::next`] saw.
 pub(crate) enum Next {
     Event(Event),
     /// Nothing new for a moment.
@@ -28,9 +28,9 @@ pub(crate) enum Next {
     Ended,
 }
 
-impl Running {
+impl WeirProcess {
     /// Starts it. Its stderr goes to the file `messages`, so that it does not mix with our progress line.
-    pub(crate) fn start(command: &mut Command, messages: &Path) -> Result<Running> {
+    pub(crate) fn start(command: &mut Command, messages: &Path) -> Result<WeirProcess> {
         let log = File::create(messages).with_context(|| format!("cannot write {}", messages.display()))?;
         let text = shell::display(command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
@@ -46,7 +46,7 @@ impl Running {
                 }
             }
         });
-        Ok(Running { child, events, command: text, messages: messages.to_path_buf() })
+        Ok(WeirProcess { child, events, command: text, messages: messages.to_path_buf() })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -80,7 +80,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for WeirProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -99,7 +99,7 @@ fn tail(path: &Path) -> String {
 }
 
 /// Follows a run to its end, showing each event.
-pub(crate) fn follow(running: Running, mut show: impl FnMut(&Progress)) -> Result<Option<Progress>> {
+pub(crate) fn follow(running: WeirProcess, mut show: impl FnMut(&Progress)) -> Result<Option<Progress>> {
     let mut last = None;
     loop {
         match running.next(Duration::from_secs(1)) {
@@ -129,11 +129,11 @@ mod tests {
         let file = messages("kill");
         let mut command = Command::new("sh");
         let running =
-            Running::start(command.args(["-c", r#"echo '{"event":"progress","rows_in":3}'; exec sleep 60"#]), &file).unwrap();
+            WeirProcess::start(command.args(["-c", r#"echo '{"event":"progress","rows_in":3}'; exec sleep 60"#]), &file).unwrap();
         assert!(matches!(running.next(Duration::from_secs(30)), Next::Event(Event::Progress(p)) if p.rows_in == 3));
         assert!(running.kill().unwrap());
 
-        let running = Running::start(&mut Command::new("true"), &file).unwrap();
+        let running = WeirProcess::start(&mut Command::new("true"), &file).unwrap();
         while !matches!(running.next(Duration::from_secs(30)), Next::Ended) {}
         // Its output has ended; give it the time to be gone.
         let mut running = running;
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_failing_run_is_told_with_its_last_messages() {
         let file = messages("fail");
-        let running = Running::start(Command::new("sh").args(["-c", "echo no such job >&2; exit 2"]), &file).unwrap();
+        let running = WeirProcess::start(Command::new("sh").args(["-c", "echo no such job >&2; exit 2"]), &file).unwrap();
         let error = follow(running, |_| ()).unwrap_err().to_string();
         assert!(error.contains("no such job") && error.contains('2'), "{error}");
         fs::remove_file(file).unwrap();

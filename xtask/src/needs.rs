@@ -28,7 +28,7 @@ pub(crate) enum Purpose {
 
 /// One thing that is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Missing {
+enum Lack {
     /// Debian packages, and what they are needed for.
     Packages(Vec<&'static str>, &'static str),
     /// A target of the Rust toolchain.
@@ -37,12 +37,12 @@ enum Missing {
     Room { wanted: u64, free: u64 },
 }
 
-impl Missing {
+impl Lack {
     fn line(&self) -> String {
         match self {
-            Missing::Packages(packages, why) => format!("{why}: apt-get install {}", packages.join(" ")),
-            Missing::Target(target) => format!("the compilation target {target}: rustup target add {target}"),
-            Missing::Room { wanted, free } => {
+            Lack::Packages(packages, why) => format!("{why}: apt-get install {}", packages.join(" ")),
+            Lack::Target(target) => format!("the compilation target {target}: rustup target add {target}"),
+            Lack::Room { wanted, free } => {
                 let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
                 format!(
                     "{:.0} GiB of disk for what is built, {:.1} are free: make room, or let CARGO_TARGET_DIR name another disk",
@@ -64,14 +64,14 @@ pub(crate) fn ensure(purpose: Purpose, target: &Path) -> Result<()> {
     for one in &missing {
         eprintln!("  {}", one.line());
     }
-    if missing.iter().any(|one| matches!(one, Missing::Room { .. })) {
+    if missing.iter().any(|one| matches!(one, Lack::Room { .. })) {
         bail!("there is not enough disk space; nothing was built");
     }
     let packages: Vec<&str> =
-        missing.iter().flat_map(|one| if let Missing::Packages(names, _) = one { names.clone() } else { Vec::new() }).collect();
+        missing.iter().flat_map(|one| if let Lack::Packages(names, _) = one { names.clone() } else { Vec::new() }).collect();
     install(&packages).context("packages are missing that could not be installed; the list above has them all")?;
     for one in &missing {
-        if let Missing::Target(target) = one {
+        if let Lack::Target(target) = one {
             shell::run(Command::new("rustup").args(["target", "add", target]))
                 .with_context(|| format!("operators are built for {target}, and this toolchain does not have it"))?;
         }
@@ -79,27 +79,27 @@ pub(crate) fn ensure(purpose: Purpose, target: &Path) -> Result<()> {
     Ok(())
 }
 
-fn missing(purpose: Purpose, target: &Path) -> Vec<Missing> {
+fn missing(purpose: Purpose, target: &Path) -> Vec<Lack> {
     let mut missing = Vec::new();
     // aws-lc, zstd and SQLite are C. A compiler that cannot make a program (no libc6-dev) is no compiler.
     if !compiles_c() {
-        missing.push(Missing::Packages(vec!["gcc", "libc6-dev"], "a C compiler"));
+        missing.push(Lack::Packages(vec!["gcc", "libc6-dev"], "a C compiler"));
     }
     if purpose >= Purpose::Operators && !has_target(WASM_TARGET) {
-        missing.push(Missing::Target(WASM_TARGET));
+        missing.push(Lack::Target(WASM_TARGET));
     }
     if purpose >= Purpose::Tests {
         if !shell::succeeds(Command::new("git").arg("--version")) {
-            missing.push(Missing::Packages(vec!["git"], "git, for the list of files"));
+            missing.push(Lack::Packages(vec!["git"], "git, for the list of files"));
         }
         if !shell::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
-            missing.push(Missing::Packages(vec!["python3", "python3-venv"], "Python, for the operator that is written in it"));
+            missing.push(Lack::Packages(vec!["python3", "python3-venv"], "Python, for the operator that is written in it"));
         }
         if !shell::succeeds(Command::new("kill").arg("-l")) {
-            missing.push(Missing::Packages(vec!["procps"], "kill, for tests that stop and end processes"));
+            missing.push(Lack::Packages(vec!["procps"], "kill, for tests that stop and end processes"));
         }
         if !shell::succeeds(Command::new("ip").arg("-V")) {
-            missing.push(Missing::Packages(vec!["iproute2"], "ip, for tests of bad networks"));
+            missing.push(Lack::Packages(vec!["iproute2"], "ip, for tests of bad networks"));
         }
     }
     // What is there already needs no more room.
@@ -108,7 +108,7 @@ fn missing(purpose: Purpose, target: &Path) -> Vec<Missing> {
         && !there
         && free < wanted
     {
-        missing.push(Missing::Room { wanted, free });
+        missing.push(Lack::Room { wanted, free });
     }
     missing
 }
@@ -168,17 +168,17 @@ mod tests {
     #[test]
     fn each_missing_thing_is_said_with_what_installs_it() {
         assert_eq!(
-            Missing::Packages(vec!["gcc", "libc6-dev"], "a C compiler").line(),
+            Lack::Packages(vec!["gcc", "libc6-dev"], "a C compiler").line(),
             "a C compiler: apt-get install gcc libc6-dev"
         );
-        assert!(Missing::Target(WASM_TARGET).line().ends_with("rustup target add wasm32-unknown-unknown"));
-        let room = Missing::Room { wanted: 4 << 30, free: 3 << 29 }.line();
+        assert!(Lack::Target(WASM_TARGET).line().ends_with("rustup target add wasm32-unknown-unknown"));
+        let room = Lack::Room { wanted: 4 << 30, free: 3 << 29 }.line();
         assert!(room.starts_with("4 GiB of disk") && room.contains("1.5 are free"), "{room}");
     }
 
     #[test]
     fn a_disk_that_is_too_small_is_found_before_anything_is_built() {
         let found = missing(Purpose::Tests, Path::new("/proc"));
-        assert!(found.iter().any(|one| matches!(one, Missing::Room { .. })), "{found:?}");
+        assert!(found.iter().any(|one| matches!(one, Lack::Room { .. })), "{found:?}");
     }
 }

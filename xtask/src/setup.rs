@@ -15,7 +15,7 @@ use std::process::Command;
 const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
 
 /// What [`prepare`] leaves behind.
-pub(crate) struct Prepared {
+pub(crate) struct Workplace {
     /// The `weir` binary.
     pub(crate) weir: PathBuf,
     /// The data folder whose component store holds the operators that are not in the binary.
@@ -54,7 +54,7 @@ pub(crate) fn host(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
 
 /// Builds everything that tests and benchmarks need: also the operators that are not in the binary, in a component store. For tests all
 /// operators are compiled, in the same go, as those in the binary are compared with what their sources make.
-pub(crate) fn prepare(workspace: &Workspace, purpose: Purpose, profile: Profile, data_dir: &Path) -> Result<Prepared> {
+pub(crate) fn prepare(workspace: &Workspace, purpose: Purpose, profile: Profile, data_dir: &Path) -> Result<Workplace> {
     needs::ensure(purpose, &workspace.target)?;
     let weir = build::host(workspace, profile)?;
     fs::create_dir_all(data_dir).with_context(|| format!("cannot make the folder {}", data_dir.display()))?;
@@ -73,7 +73,7 @@ pub(crate) fn prepare(workspace: &Workspace, purpose: Purpose, profile: Profile,
         let mut push = Command::new(&weir);
         shell::read(push.args(["component", "push"]).arg(&component).arg("--data-dir").arg(data_dir))?;
     }
-    Ok(Prepared { weir, data_dir: data_dir.to_path_buf() })
+    Ok(Workplace { weir, data_dir: data_dir.to_path_buf() })
 }
 
 /// Makes sure of cargo-nextest; false if it cannot be had, and then `cargo test` has to do.

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use weir_model::{Batch, BatchRef, Blobs, CheckpointId, Timestamp};
-use weir_sandbox::{CallError, Emitted, Rejection, SandboxError};
+use weir_sandbox::{CallError, EmittedRows, Rejection, SandboxError};
 use weir_sdk::native::{self, NativeOperator};
 use weir_task::{CapturedState, InstanceFactory, OperatorInstance};
 
@@ -38,17 +38,17 @@ struct Native {
 }
 
 impl OperatorInstance for Native {
-    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<Emitted>) -> Result<Vec<Rejection>, CallError> {
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<EmittedRows>) -> Result<Vec<Rejection>, CallError> {
         let rejections = self.operator.process(input, to_sdk(rows), &mut |port, rows| emitted.push(from_sdk(port, rows)));
         let rejections = rejections.map_err(CallError::Failed)?;
         Ok(rejections.into_iter().map(|rejection| Rejection { row: rejection.row, reason: rejection.reason }).collect())
     }
 
-    fn advance(&mut self, watermark: Timestamp, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+    fn advance(&mut self, watermark: Timestamp, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
         self.operator.advance(watermark, &mut |port, rows| emitted.push(from_sdk(port, rows))).map_err(CallError::Failed)
     }
 
-    fn finish(&mut self, emitted: &mut Vec<Emitted>) -> Result<(), CallError> {
+    fn finish(&mut self, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
         self.operator.finish(&mut |port, rows| emitted.push(from_sdk(port, rows))).map_err(CallError::Failed)
     }
 
@@ -65,10 +65,10 @@ fn to_sdk(rows: BatchRef<'_>) -> weir_sdk::BatchRef<'_> {
     weir_sdk::BatchRef { timestamps: rows.timestamps, keys, values }
 }
 
-fn from_sdk(port: u32, rows: weir_sdk::Batch) -> Emitted {
+fn from_sdk(port: u32, rows: weir_sdk::Batch) -> EmittedRows {
     let keys = Blobs { ends: rows.keys.ends, bytes: rows.keys.bytes };
     let values = Blobs { ends: rows.values.ends, bytes: rows.values.bytes };
-    Emitted { port, rows: Batch { timestamps: rows.timestamps, keys, values } }
+    EmittedRows { port, rows: Batch { timestamps: rows.timestamps, keys, values } }
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ enum Phase {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PendingBarrier {
     barrier: Barrier,
     phase: Phase,
     /// Channels that are neither marked nor ended; at least one.
@@ -79,7 +79,7 @@ pub struct Aligner {
     channels: Vec<Channel>,
     /// Number of channels that have not ended.
     open: usize,
-    pending: Option<Pending>,
+    pending: Option<PendingBarrier>,
     /// Every smaller id is dead: snapshotted, aborted or overtaken.
     alive_from: CheckpointId,
     /// Aborted ids from `alive_from` on.
@@ -340,7 +340,7 @@ impl Aligner {
         self.bury_below(barrier.checkpoint);
         self.triggers.retain(|trigger| trigger.checkpoint != barrier.checkpoint);
         if !self.give_up_if_skipped(barrier.checkpoint, actions) {
-            self.pending = Some(Pending { barrier, phase: Phase::Aligning, missing: self.open });
+            self.pending = Some(PendingBarrier { barrier, phase: Phase::Aligning, missing: self.open });
         }
     }
 
@@ -384,7 +384,7 @@ impl Aligner {
                 missing += usize::from(!channel.marked);
             }
         }
-        self.pending = Some(Pending { barrier, phase: Phase::Capturing, missing });
+        self.pending = Some(PendingBarrier { barrier, phase: Phase::Capturing, missing });
         if missing == 0 {
             self.settle(actions);
         }
@@ -419,7 +419,7 @@ impl Aligner {
 
     /// Nothing more is waited for.
     fn settle(&mut self, actions: &mut Vec<Action>) {
-        let Some(Pending { barrier, phase, .. }) = self.pending else { return };
+        let Some(PendingBarrier { barrier, phase, .. }) = self.pending else { return };
         match phase {
             Phase::Aligning => self.say_snapshot(barrier, actions),
             Phase::Capturing => actions.push(Action::CaptureDone(barrier.checkpoint)),

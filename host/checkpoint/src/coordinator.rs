@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Attempt, Barrier, BarrierKind, CheckpointId, TaskId};
 
 use crate::align::DeclineReason;
-pub use pending::Pending;
+pub use pending::PendingCheckpoint;
 use pending::{Phase, TaskSet};
 pub use reason::{AbortReason, JobFailure};
 use schedule::Schedule;
@@ -189,7 +189,7 @@ pub struct Coordinator {
     attempt: Attempt,
     next_id: CheckpointId,
     now_ms: u64,
-    pending: BTreeMap<CheckpointId, Pending>,
+    pending: BTreeMap<CheckpointId, PendingCheckpoint>,
     schedule: Schedule,
     finished: TaskSet,
     stop_requested: bool,
@@ -263,7 +263,7 @@ impl Coordinator {
     }
 
     /// Checkpoints in progress, oldest first.
-    pub fn pending(&self) -> impl Iterator<Item = &Pending> {
+    pub fn pending(&self) -> impl Iterator<Item = &PendingCheckpoint> {
         self.pending.values()
     }
 
@@ -359,7 +359,7 @@ impl Coordinator {
     }
 
     fn time_out(&mut self, actions: &mut Vec<Action>) {
-        let expired = |(checkpoint, pending): (&CheckpointId, &Pending)| {
+        let expired = |(checkpoint, pending): (&CheckpointId, &PendingCheckpoint)| {
             (pending.phase == Phase::Collecting && self.expires_ms(pending) <= self.now_ms).then_some(*checkpoint)
         };
         let expired: Vec<CheckpointId> = self.pending.iter().filter_map(expired).collect();
@@ -375,8 +375,9 @@ impl Coordinator {
     }
 
     fn unalign(&mut self, actions: &mut Vec<Action>) {
-        let due = |pending: &Pending| self.unalign_ms(pending).is_some_and(|due_ms| due_ms <= self.now_ms);
-        let due: Vec<CheckpointId> = self.pending.values().filter(|pending| due(pending)).map(Pending::checkpoint).collect();
+        let due = |pending: &PendingCheckpoint| self.unalign_ms(pending).is_some_and(|due_ms| due_ms <= self.now_ms);
+        let due: Vec<CheckpointId> =
+            self.pending.values().filter(|pending| due(pending)).map(PendingCheckpoint::checkpoint).collect();
         for checkpoint in due {
             if let Some(pending) = self.pending.get_mut(&checkpoint) {
                 pending.unaligned = true;
@@ -418,7 +419,7 @@ impl Coordinator {
     }
 
     /// Aborts a checkpoint, and discards its files unless its manifest may be there.
-    fn give_up(&mut self, checkpoint: CheckpointId, reason: AbortReason, actions: &mut Vec<Action>) -> Option<Pending> {
+    fn give_up(&mut self, checkpoint: CheckpointId, reason: AbortReason, actions: &mut Vec<Action>) -> Option<PendingCheckpoint> {
         let pending = self.pending.remove(&checkpoint)?;
         actions.push(Action::Abort { checkpoint, reason });
         if pending.phase != Phase::Writing {
@@ -455,7 +456,7 @@ impl Coordinator {
         let checkpoint = self.next_id;
         self.next_id = CheckpointId(checkpoint.0 + 1);
         self.schedule.started(self.now_ms);
-        let mut pending = Pending::new(checkpoint, kind, self.now_ms, self.finished.len());
+        let mut pending = PendingCheckpoint::new(checkpoint, kind, self.now_ms, self.finished.len());
         pending.unaligned = kind != CompletionKind::Final && self.config.unaligned_after_ms == Some(0);
         let unaligned = pending.unaligned;
         self.pending.insert(checkpoint, pending);
@@ -478,12 +479,12 @@ impl Coordinator {
         self.pending.get(&checkpoint).map(|pending| pending.phase)
     }
 
-    fn expires_ms(&self, pending: &Pending) -> u64 {
+    fn expires_ms(&self, pending: &PendingCheckpoint) -> u64 {
         pending.since_ms().saturating_add(self.config.timeout_ms.max(1))
     }
 
     /// When a checkpoint that is being aligned stops to be.
-    fn unalign_ms(&self, pending: &Pending) -> Option<u64> {
+    fn unalign_ms(&self, pending: &PendingCheckpoint) -> Option<u64> {
         let may = pending.phase == Phase::Collecting && pending.kind() != CompletionKind::Final && !pending.unaligned;
         let after_ms = self.config.unaligned_after_ms.filter(|_| may)?;
         Some(pending.since_ms().saturating_add(after_ms))

@@ -40,7 +40,7 @@ impl Drop for Seed {
 
 /// What a set of runs came across; a simulation in which nothing happens proves nothing.
 #[derive(Debug, Default)]
-struct Seen {
+struct Sightings {
     completed: usize,
     timed_out: usize,
     declined: usize,
@@ -60,7 +60,7 @@ struct Seen {
 }
 
 /// Runs one job to its end, attempt after attempt, and checks its result.
-fn run(seed: u64, mode: Mode, seen: &mut Seen) {
+fn run(seed: u64, mode: Mode, seen: &mut Sightings) {
     let _printed_on_panic = Seed(seed);
     let mut random = Random::new(seed);
     let graph = Graph::random(&mut random);
@@ -99,8 +99,8 @@ fn check_result(graph: &Graph, mode: Mode, store: &Store) {
     }
 }
 
-fn run_all(mode: Mode) -> Seen {
-    let mut seen = Seen::default();
+fn run_all(mode: Mode) -> Sightings {
+    let mut seen = Sightings::default();
     match std::env::var("WEIR_SIM_SEED").ok().and_then(|seed| seed.parse().ok()) {
         Some(seed) => run(seed, mode, &mut seen),
         None => (0..RUNS).for_each(|seed| run(seed, mode, &mut seen)),
@@ -112,8 +112,10 @@ fn run_all(mode: Mode) -> Seen {
 fn s20_exactly_once_jobs_end_with_each_row_in_each_state_once() {
     let seen = run_all(Mode::ExactlyOnce);
     if std::env::var_os("WEIR_SIM_SEED").is_none() {
-        let Seen { completed, timed_out, overtaken, persist_failed, manifest_failed, late, failed_jobs, stops, stale, .. } = seen;
-        let Seen { unaligned, switched, announced, captured_rows, restored_rows, captured_again, .. } = seen;
+        let Sightings {
+            completed, timed_out, overtaken, persist_failed, manifest_failed, late, failed_jobs, stops, stale, ..
+        } = seen;
+        let Sightings { unaligned, switched, announced, captured_rows, restored_rows, captured_again, .. } = seen;
         let all = [
             completed,
             timed_out,

@@ -14,7 +14,7 @@ use weir_model::ErrorNumber;
 use weir_storage::digest_of;
 
 use crate::failure::{Exit, Failure};
-use crate::trusted::{Trusted, user_folder};
+use crate::trusted::{TrustList, user_folder};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,16 +109,16 @@ pub(crate) struct Entry {
 pub(crate) struct ConfigFile {
     path: PathBuf,
     entries: BTreeMap<String, Entry>,
-    standing: Standing,
+    standing: Permission,
 }
 
 /// What a file may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Permission {
     /// The user's own: everything.
     Own,
     /// Of the current folder, and the user let it count: everything.
-    Trusted,
+    TrustList,
     /// Of the current folder: how things look.
     Stranger,
 }
@@ -137,7 +137,7 @@ impl Config {
         if let Some(path) = env(CONFIG_VARIABLE) {
             let hint = |failure: Failure| failure.hint(format!("{CONFIG_VARIABLE} names this file"));
             let bytes = read(Path::new(&path)).map_err(hint)?.ok_or_else(|| hint(missing(Path::new(&path))))?;
-            return Ok(Config { files: vec![ConfigFile::parse(Path::new(&path), &bytes, Standing::Own)?] });
+            return Ok(Config { files: vec![ConfigFile::parse(Path::new(&path), &bytes, Permission::Own)?] });
         }
         let own = user_folder(env).map(|folder| folder.join(FILE_NAME));
         let here = here();
@@ -145,14 +145,14 @@ impl Config {
         if let Some(here) = here.filter(|here| !own.as_ref().is_some_and(|own| is_same(own, here)))
             && let Some(bytes) = read(&here)?
         {
-            let is_trusted = Trusted::read(env)?.has(&here, digest_of(&bytes));
-            let standing = if is_trusted { Standing::Trusted } else { Standing::Stranger };
+            let is_trusted = TrustList::read(env)?.has(&here, digest_of(&bytes));
+            let standing = if is_trusted { Permission::TrustList } else { Permission::Stranger };
             files.push(ConfigFile::parse(&here, &bytes, standing)?);
         }
         if let Some(own) = own
             && let Some(bytes) = read(&own)?
         {
-            files.push(ConfigFile::parse(&own, &bytes, Standing::Own)?);
+            files.push(ConfigFile::parse(&own, &bytes, Permission::Own)?);
         }
         Ok(Config { files })
     }
@@ -191,7 +191,7 @@ impl Config {
         else {
             return Ok(None);
         };
-        if file.standing == Standing::Stranger && setting.kind != Kind::Look {
+        if file.standing == Permission::Stranger && setting.kind != Kind::Look {
             return Err(refused(setting, entry, file));
         }
         let mut entry = entry.clone();
@@ -200,8 +200,8 @@ impl Config {
             entry.values = entry.values.iter().map(|value| folder.join(value).to_string_lossy().into_owned()).collect();
         }
         let origin = match file.standing {
-            Standing::Own => Origin::File(file.path.clone()),
-            Standing::Trusted | Standing::Stranger => Origin::Folder(file.path.clone()),
+            Permission::Own => Origin::File(file.path.clone()),
+            Permission::TrustList | Permission::Stranger => Origin::Folder(file.path.clone()),
         };
         Ok(Some((entry, origin)))
     }
@@ -210,7 +210,7 @@ impl Config {
 impl ConfigFile {
     /// A file as a stranger wrote it, for showing what it says.
     pub(crate) fn of_stranger(path: &Path, bytes: &[u8]) -> Result<ConfigFile, Failure> {
-        ConfigFile::parse(path, bytes, Standing::Stranger)
+        ConfigFile::parse(path, bytes, Permission::Stranger)
     }
 
     /// What it says beyond how things look: key, values and line.
@@ -219,7 +219,7 @@ impl ConfigFile {
         self.entries.iter().map(|(key, entry)| (key.as_str(), entry)).filter(move |(key, _)| !looks(key))
     }
 
-    fn parse(path: &Path, bytes: &[u8], standing: Standing) -> Result<ConfigFile, Failure> {
+    fn parse(path: &Path, bytes: &[u8], standing: Permission) -> Result<ConfigFile, Failure> {
         let wrong = |message: String| Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, message);
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let shown = path.display();
@@ -314,13 +314,13 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
     use super::*;
 
-    fn config(text: &str, standing: Standing) -> Config {
+    fn config(text: &str, standing: Permission) -> Config {
         Config { files: vec![ConfigFile::parse(Path::new("/etc/weir.toml"), text.as_bytes(), standing).unwrap()] }
     }
 
     #[test]
     fn flags_come_before_the_environment_and_that_before_the_file() {
-        let file = config("data_dir = \"data\"\nlog = \"info\"\n", Standing::Own);
+        let file = config("data_dir = \"data\"\nlog = \"info\"\n", Permission::Own);
         let env = |name: &str| (name == "WEIR_LOG").then(|| "debug".to_owned());
         let flag = |setting, flag: Option<&str>| file.value(setting, flag.map(str::to_owned), &env).unwrap();
         assert_eq!(flag(&LOG, Some("trace")), Some(("trace".to_owned(), Origin::Flag("--log"))));
@@ -333,7 +333,7 @@ mod tests {
     fn s130_a_stranger_says_how_things_look_and_nothing_else() {
         let text = "log = \"info\"\ncolor = \"never\"\ndata_dir = \"d\"\ncoordinator = \"http://evil:80\"\n\
                     token_file = \"t\"\nca = \"c\"\nenv = [\"AWS_SECRET_ACCESS_KEY\"]\n";
-        let (stranger, trusted) = (config(text, Standing::Stranger), config(text, Standing::Trusted));
+        let (stranger, trusted) = (config(text, Permission::Stranger), config(text, Permission::TrustList));
         let none = |_: &str| None;
         for setting in SETTINGS {
             let found = match setting.kind {
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn what_is_wrong_with_the_file_is_named() {
         let wrong = |text: &str| {
-            let failure = ConfigFile::parse(Path::new("/weir.toml"), text.as_bytes(), Standing::Own).unwrap_err();
+            let failure = ConfigFile::parse(Path::new("/weir.toml"), text.as_bytes(), Permission::Own).unwrap_err();
             format!("{} / {}", failure.message, failure.hint.unwrap_or_default())
         };
         assert_eq!(wrong("data-dir = \"x\""), "unknown key `data-dir` in /weir.toml / did you mean `data_dir`?");

@@ -16,7 +16,7 @@ use crate::store::{self, ComponentStore};
 
 /// A component that a job names.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundComponent {
     pub(crate) digest: Digest,
     /// `name@version`, or the path of its file as the job file has it.
     pub(crate) name: String,
@@ -25,13 +25,13 @@ pub(crate) struct Found {
 }
 
 /// How components are found: by reference, with the folder of the job file.
-pub(crate) type Find<'a> = &'a mut dyn FnMut(&ComponentRef, &Path) -> Result<Found, Failure>;
+pub(crate) type Find<'a> = &'a mut dyn FnMut(&ComponentRef, &Path) -> Result<FoundComponent, Failure>;
 
 /// Finds components in the store of this machine.
-pub(crate) fn in_store(store: &ComponentStore) -> impl FnMut(&ComponentRef, &Path) -> Result<Found, Failure> {
+pub(crate) fn in_store(store: &ComponentStore) -> impl FnMut(&ComponentRef, &Path) -> Result<FoundComponent, Failure> {
     move |component, folder| {
         let found = store::resolve(store, component, folder)?;
-        Ok(Found { digest: found.digest, name: found.name, bytes: Some(found.bytes) })
+        Ok(FoundComponent { digest: found.digest, name: found.name, bytes: Some(found.bytes) })
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn open(data_dir: &Path) -> ComponentStore {
 
 /// A component that was found.
 #[derive(Debug)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedComponent {
     /// Its bytes, as they were uploaded.
     pub(crate) bytes: Vec<u8>,
     /// SHA-256 of the bytes.
@@ -31,7 +31,7 @@ pub(crate) struct Resolved {
 }
 
 /// Finds the component that a job file names. Relative paths count from `job_dir`.
-pub(crate) fn resolve(store: &ComponentStore, component: &ComponentRef, job_dir: &Path) -> Result<Resolved, Failure> {
+pub(crate) fn resolve(store: &ComponentStore, component: &ComponentRef, job_dir: &Path) -> Result<ResolvedComponent, Failure> {
     match component {
         ComponentRef::Path(path) => {
             let file = job_dir.join(path);
@@ -39,11 +39,11 @@ pub(crate) fn resolve(store: &ComponentStore, component: &ComponentRef, job_dir:
                 None if !file.exists() => failure.hint("`weir component build` makes it"),
                 _ => failure,
             })?;
-            Ok(Resolved { digest: digest_of(&bytes), bytes, name: path.clone() })
+            Ok(ResolvedComponent { digest: digest_of(&bytes), bytes, name: path.clone() })
         }
         ComponentRef::Named { name, version } => {
             let digest = store.get(name, version)?.digest;
-            Ok(Resolved { bytes: store.bytes(digest)?, digest, name: format!("{name}@{version}") })
+            Ok(ResolvedComponent { bytes: store.bytes(digest)?, digest, name: format!("{name}@{version}") })
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::config::{self, ConfigFile, Entry};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output;
-use crate::trusted::{Trusted, list_of};
+use crate::trusted::{TrustList, list_of};
 
 /// `weir trust`.
 #[derive(clap::Args)]
@@ -34,7 +34,7 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<()> {
     let nothing =
         |path: &Path| Failure::new(ErrorNumber::WrongConfiguration, Exit::Usage, format!("there is no {}", path.display()));
     let path = config::here().ok_or_else(|| nothing(Path::new(config::FILE_NAME)))?;
-    let mut trusted = Trusted::read(&env)?;
+    let mut trusted = TrustList::read(&env)?;
     if args.forget {
         trusted.remove(&path);
         trusted.write(&list)?;

@@ -15,19 +15,19 @@ const LIST: &str = "trusted";
 
 /// Files that the user lets count: one line each, the digest of the content and the path.
 #[derive(Debug, Default)]
-pub(crate) struct Trusted(Vec<(String, PathBuf)>);
+pub(crate) struct TrustList(Vec<(String, PathBuf)>);
 
-impl Trusted {
+impl TrustList {
     /// Reads the list; nothing is trusted where there is none.
-    pub(crate) fn read(env: &dyn Fn(&str) -> Option<String>) -> Result<Trusted, Failure> {
-        let Some(list) = list_of(env) else { return Ok(Trusted::default()) };
+    pub(crate) fn read(env: &dyn Fn(&str) -> Option<String>) -> Result<TrustList, Failure> {
+        let Some(list) = list_of(env) else { return Ok(TrustList::default()) };
         let text = match fs::read_to_string(&list) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Trusted::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(TrustList::default()),
             Err(error) => return Err(failure("read", &list, &error)),
         };
         let entry = |line: &str| line.split_once(' ').map(|(digest, path)| (digest.to_owned(), PathBuf::from(path)));
-        Ok(Trusted(text.lines().filter_map(entry).collect()))
+        Ok(TrustList(text.lines().filter_map(entry).collect()))
     }
 
     /// Whether this content of this file is trusted.

@@ -10,7 +10,7 @@ use crate::tree::Origin;
 use crate::vertices::{DEAD_LETTER, Draft};
 
 /// An edge and where its reader names it.
-struct Drawn {
+struct DrawnEdge {
     edge: Edge,
     /// Where the output is named.
     from: Origin,
@@ -20,7 +20,7 @@ struct Drawn {
 
 /// The edges of the graph, ordered by reader and input. Problems are reported; with any, the edges mean nothing.
 pub(crate) fn connect(drafts: &[Draft], key_groups: u16, problems: &mut Problems) -> Vec<Edge> {
-    let mut drawn: Vec<Drawn> = Vec::new();
+    let mut drawn: Vec<DrawnEdge> = Vec::new();
     for to in 0..drafts.len() {
         for (input, draft) in drafts[to].inputs.iter().enumerate() {
             let input = u32::try_from(input).unwrap_or(u32::MAX);
@@ -40,7 +40,7 @@ pub(crate) fn connect(drafts: &[Draft], key_groups: u16, problems: &mut Problems
                         continue;
                     }
                     let exchange = draft.exchange.as_ref().map(|(_, origin)| origin.clone());
-                    drawn.push(Drawn { edge, from: origin.clone(), exchange });
+                    drawn.push(DrawnEdge { edge, from: origin.clone(), exchange });
                 }
             }
         }
@@ -124,7 +124,7 @@ fn resolve_dead_letter(drafts: &[Draft], to: usize, origin: &Origin, problems: &
     found
 }
 
-fn check_exchanges(drafts: &[Draft], drawn: &[Drawn], key_groups: u16, problems: &mut Problems) {
+fn check_exchanges(drafts: &[Draft], drawn: &[DrawnEdge], key_groups: u16, problems: &mut Problems) {
     for drawn in drawn.iter().filter(|drawn| drawn.edge.exchange == Exchange::Forward) {
         let (from, to) = (&drafts[drawn.edge.from], &drafts[drawn.edge.to]);
         if from.vertex.parallelism != to.vertex.parallelism {
@@ -142,7 +142,7 @@ fn check_exchanges(drafts: &[Draft], drawn: &[Drawn], key_groups: u16, problems:
     for (to, draft) in drafts.iter().enumerate() {
         let inputs = || drawn.iter().filter(move |drawn| drawn.edge.to == to);
         let Some(hash) = inputs().find(|drawn| drawn.edge.exchange == Exchange::Hash) else { continue };
-        let by_place = |drawn: &&Drawn| matches!(drawn.edge.exchange, Exchange::Forward | Exchange::Rebalance);
+        let by_place = |drawn: &&DrawnEdge| matches!(drawn.edge.exchange, Exchange::Forward | Exchange::Rebalance);
         if let Some(mixed) = inputs().find(by_place).filter(|_| matches!(draft.vertex.kind, VertexKind::Operator(_))) {
             let message = format!(
                 "{} is keyed by its hash input `{}`, so it cannot read `{}` by {}",
@@ -177,7 +177,7 @@ fn reference(drafts: &[Draft], edge: &Edge) -> String {
     }
 }
 
-fn check_cycles(drafts: &[Draft], drawn: &[Drawn], problems: &mut Problems) {
+fn check_cycles(drafts: &[Draft], drawn: &[DrawnEdge], problems: &mut Problems) {
     let edges: Vec<Edge> = drawn.iter().map(|drawn| drawn.edge.clone()).collect();
     let ordered = topological_order(drafts.len(), &edges);
     if ordered.len() == drafts.len() {
@@ -187,7 +187,7 @@ fn check_cycles(drafts: &[Draft], drawn: &[Drawn], problems: &mut Problems) {
     let left = |vertex: usize| !ordered.contains(&vertex);
     let Some(mut vertex) = (0..drafts.len()).find(|vertex| left(*vertex)) else { return };
     let mut walked: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut path: Vec<&Drawn> = Vec::new();
+    let mut path: Vec<&DrawnEdge> = Vec::new();
     while !walked.contains_key(&vertex) {
         walked.insert(vertex, path.len());
         let Some(up) = drawn.iter().find(|drawn| drawn.edge.to == vertex && left(drawn.edge.from)) else { return };
@@ -203,7 +203,7 @@ fn check_cycles(drafts: &[Draft], drawn: &[Drawn], problems: &mut Problems) {
     }
 }
 
-fn check_ends(drafts: &[Draft], drawn: &[Drawn], problems: &mut Problems) {
+fn check_ends(drafts: &[Draft], drawn: &[DrawnEdge], problems: &mut Problems) {
     if !drafts.iter().any(|draft| matches!(draft.vertex.kind, VertexKind::Source(_))) {
         let hint = "add a [[source]] with an id and a connector".to_owned();
         problems.error(Code::Graph, &Origin::File(0..0), "the job has no source", Some(hint));

@@ -8,12 +8,12 @@ use crate::tree::{Document, Origin};
 /// Problems found so far; of more than the first [`JOB_PROBLEMS_MAX`] of a kind only how many there are.
 #[derive(Default)]
 pub(crate) struct Problems {
-    found: Vec<Found>,
+    found: Vec<FoundProblem>,
     /// Errors and warnings beyond.
     more: [usize; 2],
 }
 
-struct Found {
+struct FoundProblem {
     severity: Severity,
     code: Code,
     origin: Origin,
@@ -23,16 +23,16 @@ struct Found {
 
 impl Problems {
     pub(crate) fn error(&mut self, code: Code, origin: &Origin, message: impl Into<String>, hint: Option<String>) {
-        let found = Found { severity: Severity::Error, code, origin: origin.clone(), message: message.into(), hint };
+        let found = FoundProblem { severity: Severity::Error, code, origin: origin.clone(), message: message.into(), hint };
         self.keep(found);
     }
 
     pub(crate) fn warning(&mut self, code: Code, origin: &Origin, message: impl Into<String>, hint: Option<String>) {
-        let found = Found { severity: Severity::Warning, code, origin: origin.clone(), message: message.into(), hint };
+        let found = FoundProblem { severity: Severity::Warning, code, origin: origin.clone(), message: message.into(), hint };
         self.keep(found);
     }
 
-    fn keep(&mut self, found: Found) {
+    fn keep(&mut self, found: FoundProblem) {
         if self.found.iter().filter(|other| other.severity == found.severity).count() < JOB_PROBLEMS_MAX {
             self.found.push(found);
         } else {
@@ -50,7 +50,7 @@ impl Problems {
         let wanted = if failed { Severity::Error } else { Severity::Warning };
         let mut diagnostics: Vec<Diagnostic> = Vec::new();
         for found in self.found.into_iter().filter(|found| found.severity == wanted) {
-            let Found { severity, code, origin, message, hint } = found;
+            let FoundProblem { severity, code, origin, message, hint } = found;
             diagnostics.push(Diagnostic { severity, code, message, place: document.place(&origin), hint });
         }
         diagnostics.sort_by_key(|diagnostic| match &diagnostic.place {

@@ -11,7 +11,7 @@ use crate::engine::SharedEngine;
 use crate::error::SandboxError;
 use crate::host::Guest;
 use crate::image::Globals;
-use crate::intake::{Accessor, Inspection, Prepared};
+use crate::intake::{Accessor, Inspection, PreparedUpload};
 use crate::names;
 
 /// What an operator may know about where it runs: the same for all its instances, unchanged by restore or rescale.
@@ -84,8 +84,8 @@ pub(crate) struct AccessorFuncs {
 }
 
 impl Component {
-    pub(crate) fn new(engine: Arc<SharedEngine>, prepared: Prepared) -> Result<Component, SandboxError> {
-        let Prepared { digest, name, inspection, init, run, accessors } = prepared;
+    pub(crate) fn new(engine: Arc<SharedEngine>, prepared: PreparedUpload) -> Result<Component, SandboxError> {
+        let PreparedUpload { digest, name, inspection, init, run, accessors } = prepared;
         let run = Form::new(&engine, digest, &run, &accessors)?;
         let inner = Inner { engine, digest, name, inspection, accessors, run, init: OnceLock::new(), init_bytes: init };
         Ok(Component { inner: Arc::new(inner) })

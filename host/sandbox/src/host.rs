@@ -16,7 +16,7 @@ use crate::reports::{HostEvents, MetricKind, Reports};
 
 /// Rows an operator sent out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Emitted {
+pub struct EmittedRows {
     /// 0 is the main output; whether others exist is for the caller to check.
     pub port: u32,
     /// The rows; their columns agree.
@@ -39,7 +39,7 @@ pub(crate) struct Guest {
     pub(crate) limiter: Limiter,
     phase: Phase,
     /// What the current call has sent; the caller's vector while a call runs.
-    pub(crate) emitted: Vec<Emitted>,
+    pub(crate) emitted: Vec<EmittedRows>,
     /// What the current `save` has written.
     pub(crate) saved: Vec<Batch>,
     sent_bytes: usize,
@@ -110,7 +110,7 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
             return Err(Refusal::contract("output.emit may be called during process, advance and finish only"));
         }
         let rows = take_batch(&mut store, &rows, "output.emit")?;
-        store.data_mut().emitted.push(Emitted { port, rows });
+        store.data_mut().emitted.push(EmittedRows { port, rows });
         Ok(())
     })?;
     linker.instance(names::STATE_WRITER)?.func_wrap("write", |mut store, (rows,): (BatchOut,)| {

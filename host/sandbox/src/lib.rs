@@ -40,7 +40,7 @@ pub use compiler::{CompilerProcess, compile_as_child};
 pub use component::{Component, OperatorContext};
 pub use engine::SandboxOptions;
 pub use error::{CallError, SandboxError, Trap, TrapKind};
-pub use host::Emitted;
+pub use host::EmittedRows;
 pub use image::{Capture, ImageError, merge};
 pub use instance::{Instance, Rejection};
 pub use intake::{Inspection, IntakeError, MemoryInfo, SnapshotKind, Tool};

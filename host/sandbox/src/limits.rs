@@ -48,12 +48,12 @@ pub(crate) struct Limiter {
     is_first: bool,
     last_growth_bytes: u64,
     /// What was refused first since the call began.
-    refused: Option<Refused>,
+    refused: Option<RefusedGrowth>,
 }
 
 /// Something that was not allowed to grow.
 #[derive(Debug)]
-enum Refused {
+enum RefusedGrowth {
     Memory {
         held: u64,
         wanted: u64,
@@ -84,15 +84,15 @@ impl Limiter {
     pub(crate) fn met(&self) -> Option<String> {
         let max = self.memory_bytes_max;
         self.refused.as_ref().map(|refused| match refused {
-            Refused::Memory { held, wanted } => format!(
+            RefusedGrowth::Memory { held, wanted } => format!(
                 "it met its memory limit: it has {held} bytes and asked for {} more, of {max} that it may have; raise `limits.memory` of \
                  the operator in the job file, or let it keep less",
                 wanted - held
             ),
-            Refused::Table { elements } => {
+            RefusedGrowth::Table { elements } => {
                 format!("it asked for tables of {elements} elements, more than the {} that it may have", limits::TABLE_ELEMENTS_MAX)
             }
-            Refused::Shared(which) => format!("it asked for memory that it did not get: {which}"),
+            RefusedGrowth::Shared(which) => format!("it asked for memory that it did not get: {which}"),
         })
     }
 
@@ -111,7 +111,7 @@ impl Limiter {
         match self.charge.take(bytes) {
             Ok(()) => true,
             Err(which) => {
-                self.refused.get_or_insert(Refused::Shared(which));
+                self.refused.get_or_insert(RefusedGrowth::Shared(which));
                 false
             }
         }
@@ -125,7 +125,7 @@ impl wasmtime::ResourceLimiter for Limiter {
         let more = (desired - current) as u64;
         let wanted = held + more;
         if wanted > self.memory_bytes_max {
-            self.refused.get_or_insert(Refused::Memory { held, wanted });
+            self.refused.get_or_insert(RefusedGrowth::Memory { held, wanted });
             return Ok(false);
         }
         // What the memory's own type forbids.
@@ -146,7 +146,7 @@ impl wasmtime::ResourceLimiter for Limiter {
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
         self.charge.give_back(std::mem::take(&mut self.last_growth_bytes));
-        self.refused.get_or_insert_with(|| Refused::Shared(format!("the operating system has none: {error:#}")));
+        self.refused.get_or_insert_with(|| RefusedGrowth::Shared(format!("the operating system has none: {error:#}")));
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl wasmtime::ResourceLimiter for Limiter {
         let more = desired.saturating_sub(current);
         let elements = self.table_elements.saturating_add(more);
         if elements > limits::TABLE_ELEMENTS_MAX {
-            self.refused.get_or_insert(Refused::Table { elements });
+            self.refused.get_or_insert(RefusedGrowth::Table { elements });
             return Ok(false);
         }
         if maximum.is_some_and(|maximum| desired > maximum) || !self.take((size_of::<usize>() * more) as u64) {

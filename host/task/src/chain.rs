@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_channel::Frame;
 use weir_model::{Barrier, Batch, BatchRef, CheckpointId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp};
-use weir_sandbox::{Emitted, Rejection};
+use weir_sandbox::{EmittedRows, Rejection};
 
 use crate::TaskError;
 use crate::dead_letter;
@@ -26,7 +26,7 @@ pub(crate) struct Chain {
     nodes: Vec<Node>,
     routers: Vec<Router>,
     /// Buffers for what calls emit, used again from call to call.
-    spare: Vec<Vec<Emitted>>,
+    spare: Vec<Vec<EmittedRows>>,
 }
 
 impl Chain {
@@ -148,8 +148,8 @@ impl Chain {
         }
     }
 
-    fn emitted(&mut self, node: usize, mut emitted: Vec<Emitted>) -> Result<(), TaskError> {
-        for Emitted { port, mut rows } in emitted.drain(..) {
+    fn emitted(&mut self, node: usize, mut emitted: Vec<EmittedRows>) -> Result<(), TaskError> {
+        for EmittedRows { port, mut rows } in emitted.drain(..) {
             let n = &mut self.nodes[node];
             stats::add(&n.stats.rows_out, rows.len());
             odd_rows::note_emitted(n, port, rows.view());
@@ -197,7 +197,7 @@ impl Chain {
         &mut self,
         node: usize,
         slot: &mut usize,
-        mut call: impl FnMut(&mut Operator, usize, &mut Vec<Emitted>) -> Result<bool, TaskError>,
+        mut call: impl FnMut(&mut Operator, usize, &mut Vec<EmittedRows>) -> Result<bool, TaskError>,
     ) -> Result<bool, TaskError> {
         let NodeKind::Operator(operator) = &mut self.nodes[node].kind else { return Ok(false) };
         let mut emitted = self.spare.pop().unwrap_or_default();

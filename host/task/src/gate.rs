@@ -20,7 +20,7 @@ use weir_model::Barrier;
 
 use crate::clock::{Clock, SystemClock};
 use crate::signal::Wake;
-use channel::{Channel, Pushed};
+use channel::{Channel, FrameKind};
 pub use sender::{Announcer, Sender};
 
 #[derive(Debug, Default)]
@@ -31,34 +31,34 @@ struct Queues {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Inlet {
     queues: Mutex<Queues>,
     /// Whether `arrivals` holds anything, so that who looks every time takes the lock only when there is something.
     has_arrivals: AtomicBool,
     receiver: Arc<dyn Wake>,
 }
 
-impl Shared {
+impl Inlet {
     fn lock(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock()
     }
 }
 
 impl Queues {
-    fn push(&mut self, channel: usize, frame: Frame, shared: &Shared) {
+    fn push(&mut self, channel: usize, frame: Frame, shared: &Inlet) {
         let arrival = match self.channels[channel].push(frame) {
-            Pushed::Frame => return,
-            Pushed::Marker(barrier) => Event::Arrived { channel, barrier },
-            Pushed::End => Event::EndArrived { channel },
+            FrameKind::Frame => return,
+            FrameKind::Marker(barrier) => Event::Arrived { channel, barrier },
+            FrameKind::End => Event::EndArrived { channel },
         };
         self.arrived(arrival, shared);
     }
 
-    fn announced(&mut self, channel: usize, barrier: Barrier, shared: &Shared) {
+    fn announced(&mut self, channel: usize, barrier: Barrier, shared: &Inlet) {
         self.arrived(Event::Announced { channel, barrier }, shared);
     }
 
-    fn arrived(&mut self, arrival: Event, shared: &Shared) {
+    fn arrived(&mut self, arrival: Event, shared: &Inlet) {
         self.arrivals.push(arrival);
         shared.has_arrivals.store(true, Ordering::Release);
     }
@@ -78,7 +78,7 @@ impl Queues {
 
 /// The receiving side of all channels into a task.
 pub struct Gate {
-    shared: Arc<Shared>,
+    shared: Arc<Inlet>,
     next: usize,
     clock: Arc<dyn Clock>,
 }
@@ -92,7 +92,7 @@ impl fmt::Debug for Gate {
 impl Gate {
     /// A gate without channels. `receiver` is woken when something has come.
     pub fn new(receiver: Arc<dyn Wake>) -> Gate {
-        let shared = Shared { queues: Mutex::default(), has_arrivals: AtomicBool::new(false), receiver };
+        let shared = Inlet { queues: Mutex::default(), has_arrivals: AtomicBool::new(false), receiver };
         Gate { shared: Arc::new(shared), next: 0, clock: Arc::new(SystemClock::default()) }
     }
 

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use crate::credentials::{Current, Keeper};
 use crate::pki::certificate::Subject;
-use crate::pki::revoked::Revoked;
+use crate::pki::revoked::RevocationList;
 use crate::pki::{self, files};
 use crate::{ClusterId, Incarnation, NodeId, Role, TransportError};
 
@@ -17,7 +17,7 @@ pub struct Identity {
     node: NodeId,
     role: Role,
     incarnation: Incarnation,
-    pub(crate) revoked: Revoked,
+    pub(crate) revoked: RevocationList,
     pub(crate) current: Arc<Current>,
     /// Makes what a predecessor of this process has handed out recognisable.
     pub(crate) reset_key: Vec<u8>,
@@ -50,7 +50,7 @@ impl Identity {
             cluster: subject.cluster,
             node: subject.node,
             role: subject.role,
-            revoked: Revoked::at(dir.join(files::REVOKED)),
+            revoked: RevocationList::at(dir.join(files::REVOKED)),
             incarnation: Incarnation(u64::from_le_bytes(pki::random()?)),
             current: Arc::new(current),
             reset_key: reset_key(&dir.join(files::RESET_KEY))?,

@@ -63,12 +63,12 @@ impl Drop for Watcher {
 
 /// The watched side. The watcher notices when it is dropped.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedSide {
     peer: Peer,
     stream: tokio_rustls::client::TlsStream<TcpStream>,
 }
 
-impl Watched {
+impl WatchedSide {
     /// Who watches.
     pub fn peer(&self) -> &Peer {
         &self.peer
@@ -89,7 +89,7 @@ pub fn serve(listener: TcpListener, identity: &Arc<Identity>) -> Result<Watcher,
 }
 
 /// Lets the node at `address` watch this process for as long as the result is kept.
-pub async fn connect(address: &str, identity: &Identity, expected: Option<&NodeId>) -> Result<Watched, TransportError> {
+pub async fn connect(address: &str, identity: &Identity, expected: Option<&NodeId>) -> Result<WatchedSide, TransportError> {
     let limit = Duration::from_millis(HELLO_MS_MAX);
     match tokio::time::timeout(limit, connect_and_greet(address, identity, expected)).await {
         Ok(connected) => connected,
@@ -123,7 +123,7 @@ async fn ask(address: SocketAddr) -> std::io::Result<usize> {
     socket.recv(&mut [0]).await
 }
 
-async fn connect_and_greet(address: &str, identity: &Identity, expected: Option<&NodeId>) -> Result<Watched, TransportError> {
+async fn connect_and_greet(address: &str, identity: &Identity, expected: Option<&NodeId>) -> Result<WatchedSide, TransportError> {
     let refused = |reason: String| TransportError::Refused { address: address.into(), reason };
     let mut stream = TcpStream::connect(address).await.map_err(|error| refused(error.to_string()))?;
     keep_alive(&stream);
@@ -142,7 +142,7 @@ async fn connect_and_greet(address: &str, identity: &Identity, expected: Option<
     let hello = greet(&mut stream, identity).await.map_err(refused)?;
     check(&subject, &hello, identity).map_err(untrusted)?;
     let address = stream.get_ref().0.peer_addr().map_err(|error| refused(error.to_string()))?;
-    Ok(Watched { peer: Peer { node: hello.node, incarnation: hello.incarnation, address }, stream })
+    Ok(WatchedSide { peer: Peer { node: hello.node, incarnation: hello.incarnation, address }, stream })
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, identity: Arc<Identity>, queue: mpsc::Sender<Sign>) {

@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::measure::{command, median, percentile};
 use super::{Effort, Stand, process};
-use crate::child::{Next, Running};
+use crate::child::{Next, WeirProcess};
 use crate::progress::{Checkpoint, Event};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ impl Watch {
 fn in_process(stand: &Stand, settings: &[String]) -> Result<Vec<Checkpoint>> {
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     let mut command = command(stand, &stand.prepared.weir, JOB, &settings);
-    let running = Running::start(command.args(["--json", "--fresh"]), &stand.scratch.join("weir.log"))?;
+    let running = WeirProcess::start(command.args(["--json", "--fresh"]), &stand.scratch.join("weir.log"))?;
     let mut watch = Watch::new(stand.effort);
     while !watch.is_over() {
         match running.next(Duration::from_millis(200)) {

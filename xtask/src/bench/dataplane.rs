@@ -97,18 +97,18 @@ fn on_cluster(cluster: &Cluster<'_>, stand: &Stand) -> Result<Sample> {
 
 /// One run of bench/wire.
 #[derive(Debug, Clone, Copy)]
-struct Moved {
+struct WireRun {
     gbit_s: f64,
     rows_m_s: f64,
     cpu_s_per_gb: f64,
     cpu_s_per_million: f64,
 }
 
-fn moved(result: &Value) -> Option<Moved> {
+fn moved(result: &Value) -> Option<WireRun> {
     let number = |key: &str| result[key].as_f64();
     let (seconds, rows, bytes) = (number("seconds")?, number("rows")?, number("bytes")?);
     let cpu_s = number("sender_cpu_s")? + number("receiver_cpu_s")?;
-    Some(Moved {
+    Some(WireRun {
         gbit_s: bytes * 8e-9 / seconds,
         rows_m_s: rows / 1e6 / seconds,
         cpu_s_per_gb: cpu_s * 1e9 / bytes,
@@ -122,7 +122,7 @@ fn links(stand: &Stand, wire: &Path, text: &mut String) -> Result<()> {
     *text += "| link | frames | Gbit/s | M rows/s | CPU s per GB | CPU s per M rows |\n|---|---|---|---|---|---|\n";
     let mut large = Vec::new();
     for (size, bytes) in FRAMES {
-        let mut found: Vec<Vec<Moved>> = LINKS.iter().map(|_| Vec::new()).collect();
+        let mut found: Vec<Vec<WireRun>> = LINKS.iter().map(|_| Vec::new()).collect();
         for _ in 0..stand.effort.repetitions {
             for ((what, link), found) in LINKS.iter().zip(&mut found) {
                 eprintln!("dataplane, {what}, frames of {size}");
@@ -135,14 +135,14 @@ fn links(stand: &Stand, wire: &Path, text: &mut String) -> Result<()> {
             }
         }
         for ((what, _), found) in LINKS.iter().zip(&found) {
-            let middle = |of: fn(&Moved) -> f64| median(found.iter().map(of));
+            let middle = |of: fn(&WireRun) -> f64| median(found.iter().map(of));
             let (gbit_s, rows, gb, million) =
                 (middle(|m| m.gbit_s), middle(|m| m.rows_m_s), middle(|m| m.cpu_s_per_gb), middle(|m| m.cpu_s_per_million));
             let _ = writeln!(text, "| {what} | {size} | {gbit_s:.1} | {rows:.1} | {gb:.2} | {million:.3} |");
         }
         large = found;
     }
-    let gb = |index: usize| median(large[index].iter().map(|moved: &Moved| moved.cpu_s_per_gb));
+    let gb = |index: usize| median(large[index].iter().map(|moved: &WireRun| moved.cpu_s_per_gb));
     let _ = writeln!(
         text,
         "\nPer byte, QUIC with large packets costs {:.2} times the CPU of TCP with TLS, and {:.2} times that of TCP; with packets of 1,452 bytes {:.2} times that of TCP with TLS.",

@@ -3,7 +3,7 @@
 use super::Stand;
 use super::case::{Case, Variant};
 use super::process;
-use crate::child::{Next, Running};
+use crate::child::{Next, WeirProcess};
 use crate::progress::{Checkpoint, Event, Pauses, Progress};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ pub(crate) fn job(stand: &Stand, weir: &Path, job: &str, settings: &[&str]) -> R
     process::wait_for_quiet(stand.effort.patience)?;
     let mut command = command(stand, weir, job, settings);
     command.args(["--json", "--fresh"]);
-    let running = Running::start(&mut command, &stand.scratch.join("weir.log"))?;
+    let running = WeirProcess::start(&mut command, &stand.scratch.join("weir.log"))?;
     let sample = window(&running, stand.effort.warm_up, stand.effort.window);
     if sample.is_err() {
         // A job that failed says why; that is the better message.
@@ -93,7 +93,7 @@ pub(crate) fn job(stand: &Stand, weir: &Path, job: &str, settings: &[&str]) -> R
 }
 
 /// Warms up, then measures between two progress events.
-fn window(running: &Running, warm_up: Duration, window: Duration) -> Result<Sample> {
+fn window(running: &WeirProcess, warm_up: Duration, window: Duration) -> Result<Sample> {
     let started = Instant::now();
     let mut first: Option<Point> = None;
     let mut checkpoints = BTreeMap::new();
@@ -166,7 +166,7 @@ mod tests {
         let script = r#"i=0; while true; do i=$((i+1)); echo "{\"event\":\"progress\",\"at_ms\":$((i*1000)),\"rows_in\":$((i*5000)),
             \"checkpoint\":{\"id\":$((i/2)),\"duration_ms\":3,\"bytes\":10}}" | tr -d '\n'; echo; sleep 0.01; done"#;
         let file = std::env::temp_dir().join(format!("xtask-measure-{}", std::process::id()));
-        let running = Running::start(Command::new("sh").args(["-c", script]), &file).unwrap();
+        let running = WeirProcess::start(Command::new("sh").args(["-c", script]), &file).unwrap();
         let sample = window(&running, Duration::ZERO, Duration::from_secs(10)).unwrap();
         running.kill().unwrap();
         std::fs::remove_file(file).unwrap();

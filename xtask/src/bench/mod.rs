@@ -17,7 +17,7 @@ mod steady;
 
 use crate::build::{self, Profile};
 use crate::needs::Purpose;
-use crate::setup::{self, Prepared};
+use crate::setup::{self, Workplace};
 use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -63,7 +63,7 @@ const QUICK: Effort = Effort {
 /// What every measurement needs.
 pub(crate) struct Stand {
     pub(crate) workspace: Workspace,
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: Workplace,
     /// The binary that has the bench operators linked in natively; absent while the workspace has none.
     pub(crate) native: Option<PathBuf>,
     /// The program that moves frames over other links; absent while the workspace has none.

@@ -2,7 +2,7 @@
 
 use super::measure::command;
 use super::{Stand, process};
-use crate::child::{Next, Running};
+use crate::child::{Next, WeirProcess};
 use crate::progress::{Checkpoint, Event, Pauses, Progress};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ fn watch(stand: &Stand, is_filling: bool, rows: u64, count: usize) -> Result<Lar
     if is_filling {
         command.arg("--fresh");
     }
-    let running = Running::start(command.arg("--json"), &stand.scratch.join("weir.log"))?;
+    let running = WeirProcess::start(command.arg("--json"), &stand.scratch.join("weir.log"))?;
     let started = Instant::now();
     let mut seen: BTreeMap<u64, Checkpoint> = BTreeMap::new();
     let (mut last, mut first_rows) = (Progress::default(), None);
@@ -111,7 +111,7 @@ fn first_row(stand: &Stand) -> Result<f64> {
 /// Resident memory and CPU cores of a job at rest.
 fn idle(stand: &Stand) -> Result<(f64, f64)> {
     let mut command = command(stand, &stand.prepared.weir, "start.toml", &["sink.out.connector=blackhole"]);
-    let running = Running::start(command.args(["--json", "--fresh"]), &stand.scratch.join("weir.log"))?;
+    let running = WeirProcess::start(command.args(["--json", "--fresh"]), &stand.scratch.join("weir.log"))?;
     let mut first = None;
     loop {
         match running.next(Duration::from_secs(1)) {

@@ -38,7 +38,7 @@ impl Default for Shape {
 
 /// What was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct LogSummary {
     pub(crate) lines: u64,
     pub(crate) malformed: u64,
     pub(crate) late: u64,
@@ -82,14 +82,14 @@ struct Request {
 }
 
 /// Writes a log. `progress` is called now and then with the number of lines so far.
-pub(crate) fn write(shape: &Shape, out: &mut impl Write, progress: &mut dyn FnMut(u64)) -> io::Result<Written> {
+pub(crate) fn write(shape: &Shape, out: &mut impl Write, progress: &mut dyn FnMut(u64)) -> io::Result<LogSummary> {
     let mut random = Random::new(shape.seed);
     let (pages, users) = (Zipf::new(shape.pages, 1.0), Zipf::new(shape.users, 0.8));
     let average = RHYTHM.iter().sum::<f64>() / RHYTHM.len() as f64;
     let sessions_per_s = shape.lines as f64 / PAGES_PER_SESSION / (shape.hours * 3_600) as f64 / average;
 
     let (mut waiting, mut number, mut now_s) = (BinaryHeap::new(), 0, 0.0);
-    let (mut written, mut line) = (Written::default(), Vec::new());
+    let (mut written, mut line) = (LogSummary::default(), Vec::new());
     while written.lines < shape.lines {
         // Sessions come at random at the busiest hour's rate; the day's rhythm lets some of them through.
         now_s += random.exponential(1.0 / sessions_per_s);
@@ -265,7 +265,7 @@ mod tests {
         Shape { lines: 20_000, users: 1_000, hours: 6, ..Shape::default() }
     }
 
-    fn log(shape: &Shape) -> (Vec<u8>, Written) {
+    fn log(shape: &Shape) -> (Vec<u8>, LogSummary) {
         let mut out = Vec::new();
         let written = write(shape, &mut out, &mut |_| ()).unwrap();
         (out, written)

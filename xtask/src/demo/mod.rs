@@ -9,9 +9,9 @@ mod screen;
 mod verdict;
 
 use crate::build::Profile;
-use crate::child::{self, Next, Running};
+use crate::child::{self, Next, WeirProcess};
 use crate::progress::{Event, Progress};
-use crate::setup::{self, Prepared};
+use crate::setup::{self, Workplace};
 use crate::shell::{self, Arguments};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -61,7 +61,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let weir = setup::host(&workspace, Profile::Dev)?;
-    let prepared = Prepared { weir, data_dir: folders.data.clone() };
+    let prepared = Workplace { weir, data_dir: folders.data.clone() };
     let started = Instant::now();
     let mut screen = Screen::new();
     let is_good = play(&workspace, &prepared, &folders, &shape, &mut screen)?;
@@ -73,7 +73,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
 }
 
 /// The demo itself; false if the output is wrong.
-fn play(workspace: &Workspace, prepared: &Prepared, folders: &Folders, shape: &log::Shape, screen: &mut Screen) -> Result<bool> {
+fn play(workspace: &Workspace, prepared: &Workplace, folders: &Folders, shape: &log::Shape, screen: &mut Screen) -> Result<bool> {
     screen.say(&format!("\n1. An access log of {} lines, seed {}: {}", grouped(shape.lines), shape.seed, folders.log.display()));
     let written = write_log(folders, shape, screen)?;
     let (late, malformed) = (grouped(written.late), grouped(written.malformed));
@@ -85,7 +85,7 @@ fn play(workspace: &Workspace, prepared: &Prepared, folders: &Folders, shape: &l
     screen.say(&format!("  killed at {} rows; {visible} results are visible, all of completed checkpoints", grouped(killed_at)));
 
     screen.say("3. The same command again: it goes on from the last completed checkpoint");
-    let running = Running::start(&mut command(workspace, prepared, folders, false), &folders.messages)?;
+    let running = WeirProcess::start(&mut command(workspace, prepared, folders, false), &folders.messages)?;
     child::follow(running, |progress| screen.progress(progress, shape.lines))?;
 
     screen.say("4. An independent recount of the log, compared with what the job wrote");
@@ -103,7 +103,7 @@ fn play(workspace: &Workspace, prepared: &Prepared, folders: &Folders, shape: &l
     Ok(is_good)
 }
 
-fn write_log(folders: &Folders, shape: &log::Shape, screen: &mut Screen) -> Result<log::Written> {
+fn write_log(folders: &Folders, shape: &log::Shape, screen: &mut Screen) -> Result<log::LogSummary> {
     let file = fs::File::create(&folders.log).with_context(|| format!("cannot write {}", folders.log.display()))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let written = log::write(shape, &mut out, &mut |lines| screen.pass(&format!("  {:>10} lines", grouped(lines))));
@@ -112,10 +112,10 @@ fn write_log(folders: &Folders, shape: &log::Shape, screen: &mut Screen) -> Resu
 
 /// Starts the job from scratch and kills it in the middle. A machine so fast that the job ended first gets another try, with the kill
 /// right after the first checkpoint. Gives the number of rows read when it was killed.
-fn run_and_kill(workspace: &Workspace, prepared: &Prepared, folders: &Folders, lines: u64, screen: &mut Screen) -> Result<u64> {
+fn run_and_kill(workspace: &Workspace, prepared: &Workplace, folders: &Folders, lines: u64, screen: &mut Screen) -> Result<u64> {
     for attempt in 0..ATTEMPTS_MAX {
         let kill_at = if attempt == 0 { lines * KILL_AT_PERCENT / 100 } else { 1 };
-        let running = Running::start(&mut command(workspace, prepared, folders, attempt > 0), &folders.messages)?;
+        let running = WeirProcess::start(&mut command(workspace, prepared, folders, attempt > 0), &folders.messages)?;
         match until(&running, kill_at, |progress| screen.progress(progress, lines)) {
             Some(rows) => {
                 if running.kill()? {
@@ -133,7 +133,7 @@ fn run_and_kill(workspace: &Workspace, prepared: &Prepared, folders: &Folders, l
 }
 
 /// Waits until `rows` are read and a checkpoint has completed. Nothing if the run ended before.
-fn until(running: &Running, rows: u64, mut show: impl FnMut(&Progress)) -> Option<u64> {
+fn until(running: &WeirProcess, rows: u64, mut show: impl FnMut(&Progress)) -> Option<u64> {
     loop {
         match running.next(Duration::from_secs(1)) {
             Next::Event(Event::Progress(progress)) => {
@@ -148,7 +148,7 @@ fn until(running: &Running, rows: u64, mut show: impl FnMut(&Progress)) -> Optio
     }
 }
 
-fn command(workspace: &Workspace, prepared: &Prepared, folders: &Folders, is_fresh: bool) -> Command {
+fn command(workspace: &Workspace, prepared: &Workplace, folders: &Folders, is_fresh: bool) -> Command {
     let mut command = Command::new(&prepared.weir);
     command.arg("run").arg(workspace.root.join(JOB)).arg("--json").arg("--data-dir").arg(&prepared.data_dir);
     let mut set = |key: &str, value: &Path| {

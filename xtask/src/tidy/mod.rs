@@ -7,6 +7,7 @@ mod circles;
 mod documents;
 mod floors;
 mod modules;
+mod names;
 mod rust;
 mod source;
 mod text;
@@ -125,6 +126,8 @@ fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     floors::purity(tree, &mut findings);
     circles::circles(tree, &mut findings);
     rust::lengths(tree, &mut findings);
+    rust::functions(tree, &mut findings);
+    names::participles(tree, &mut findings);
     rust::unsafety(tree, &mut findings);
     rust::allows(tree, &mut findings);
     rust::leftovers(tree, &mut findings);

@@ -1,9 +1,14 @@
 //! Rules about Rust files.
 
-use super::source::{code_of, has_word};
+use super::source::{code_of, has_word, without_tests};
 use super::{Finding, Tree};
 
 const LINES_MAX: usize = 700;
+/// Lines of a function: what can be seen whole.
+const FUNCTION_LINES_MAX: usize = 70;
+/// Functions that are longer, by file and name. Each gets shorter, none is added.
+const LONG: &[(&str, &str)] =
+    &[("host/cluster/src/chronicle.rs", "of_notice"), ("sim/src/scenario.rs", "job_file"), ("sim/src/scenario.rs", "new")];
 /// The one crate that may hold unsafe code: memory images and page tracking.
 const UNSAFE_HOME: &str = "host/sandbox/";
 
@@ -19,6 +24,45 @@ pub(super) fn lengths(tree: &Tree, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(&file.path, LINES_MAX + 1, what, "split it by what its parts own"));
         }
     }
+}
+
+/// No function longer than what can be seen whole. Tests tell a story from top to bottom, and may be longer.
+pub(super) fn functions(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in tree.with_extension(".rs").filter(|file| !is_test(&file.path)) {
+        let code = code_of(&file.text);
+        for (line, name, lines) in bodies(without_tests(&code)).filter(|(_, _, lines)| *lines > FUNCTION_LINES_MAX) {
+            if LONG.contains(&(file.path.as_str(), name)) {
+                continue;
+            }
+            let what = format!("{name} has {lines} lines; the limit is {FUNCTION_LINES_MAX}");
+            findings.push(Finding::new(&file.path, line, what, "give its steps names: a function each"));
+        }
+    }
+}
+
+/// Whether a file is of tests only.
+pub(super) fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs") || path.starts_with("tests/")
+}
+
+/// First line, name and number of lines of each function that has a body.
+fn bodies(code: &str) -> impl Iterator<Item = (usize, &str, usize)> {
+    let starts = code.match_indices("fn ").filter(|(at, _)| !code[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_'));
+    starts.filter_map(|(at, _)| {
+        let name = code[at + 3..].split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|name| !name.is_empty())?;
+        let opens = at + code[at..].find(['{', ';'])?;
+        let mut depth = 0usize;
+        let length = code[opens..].find(|c| {
+            depth = match c {
+                '{' => depth + 1,
+                '}' => depth.saturating_sub(1),
+                _ => depth,
+            };
+            depth == 0
+        })?;
+        let lines = code[at..opens + length].matches('\n').count() + 1;
+        Some((code[..at].matches('\n').count() + 1, name, lines))
+    })
 }
 
 /// Unsafe code lives in one crate.
@@ -84,6 +128,14 @@ mod tests {
         let tree =
             tree(&[("a.rs", &"//\n".repeat(LINES_MAX)), ("b.rs", &"//\n".repeat(LINES_MAX + 1)), ("c.md", &"\n".repeat(9999))]);
         assert_eq!(places(&tree, lengths), [format!("b.rs:{}", LINES_MAX + 1)]);
+    }
+
+    #[test]
+    fn a_function_over_the_limit_is_found_whatever_its_text_holds() {
+        let body = |lines: usize| format!("fn f() {{\n{}}}\n", "    g('{', \"}\"); // }\n".repeat(lines - 2));
+        let both = format!("trait T {{ fn h(); }}\n{}{}", body(FUNCTION_LINES_MAX), body(FUNCTION_LINES_MAX + 1));
+        let tree = tree(&[("a.rs", &both), ("a/tests/b.rs", &both), ("c.rs", &format!("#[cfg(test)]\nmod tests {{ {both} }}"))]);
+        assert_eq!(places(&tree, functions), [format!("a.rs:{}", FUNCTION_LINES_MAX + 2)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use weir_model::{Batch, KeyedBatch};
 use zerocopy::IntoBytes;
 
 use super::header::Header;
-use super::split::{self, Fitting};
+use super::split::{self, Fit};
 use super::{HEADER_BYTES, SECTION_BYTES, WireError};
 use crate::Frame;
 
@@ -22,8 +22,8 @@ const ONE_PIECE_BYTES_MAX: usize = 8 << 10;
 pub fn encode(frame: Frame, out: &mut Vec<Bytes>) -> Result<usize, WireError> {
     let before = out.len();
     match split::fit(frame)? {
-        Fitting::One(frame) => encode_one(frame, out),
-        Fitting::Several(frames) => frames.into_iter().for_each(|frame| encode_one(frame, out)),
+        Fit::One(frame) => encode_one(frame, out),
+        Fit::Several(frames) => frames.into_iter().for_each(|frame| encode_one(frame, out)),
     }
     Ok(out[before..].iter().map(Bytes::len).sum())
 }
@@ -35,8 +35,8 @@ pub fn encode_to_vec(frame: &Frame) -> Result<Vec<u8>, WireError> {
         copy_one(frame, &mut out);
     } else {
         match split::fit(frame.clone())? {
-            Fitting::One(frame) => copy_one(&frame, &mut out),
-            Fitting::Several(frames) => frames.iter().for_each(|frame| copy_one(frame, &mut out)),
+            Fit::One(frame) => copy_one(&frame, &mut out),
+            Fit::Several(frames) => frames.iter().for_each(|frame| copy_one(frame, &mut out)),
         }
     }
     Ok(out)

@@ -11,7 +11,7 @@ use super::WireError;
 use super::header::Sizes;
 use crate::Frame;
 
-pub(super) enum Fitting {
+pub(super) enum Fit {
     One(Frame),
     Several(Vec<Frame>),
 }
@@ -28,9 +28,9 @@ pub(super) fn fits(frame: &Frame) -> bool {
 }
 
 /// The frame, or pieces of it in order, each within the bounds. None for a frame of rows without any.
-pub(super) fn fit(frame: Frame) -> Result<Fitting, WireError> {
+pub(super) fn fit(frame: Frame) -> Result<Fit, WireError> {
     if fits(&frame) {
-        return Ok(Fitting::One(frame));
+        return Ok(Fit::One(frame));
     }
     let mut pieces = Vec::new();
     match &frame {
@@ -66,7 +66,7 @@ pub(super) fn fit(frame: Frame) -> Result<Fitting, WireError> {
         }
         Frame::Watermark(_) | Frame::Idle | Frame::Barrier(_) | Frame::End => {}
     }
-    Ok(Fitting::Several(pieces))
+    Ok(Fit::Several(pieces))
 }
 
 fn is_full(rows: BatchRef<'_>) -> bool {

@@ -17,7 +17,7 @@ pub(super) enum Phase {
 
 /// A checkpoint in progress.
 #[derive(Clone, Debug)]
-pub struct Pending {
+pub struct PendingCheckpoint {
     checkpoint: CheckpointId,
     kind: CompletionKind,
     since_ms: u64,
@@ -26,9 +26,16 @@ pub struct Pending {
     pub(super) unaligned: bool,
 }
 
-impl Pending {
-    pub(super) fn new(checkpoint: CheckpointId, kind: CompletionKind, since_ms: u64, tasks: usize) -> Pending {
-        Pending { checkpoint, kind, since_ms, acknowledged: TaskSet::new(tasks), phase: Phase::Collecting, unaligned: false }
+impl PendingCheckpoint {
+    pub(super) fn new(checkpoint: CheckpointId, kind: CompletionKind, since_ms: u64, tasks: usize) -> PendingCheckpoint {
+        PendingCheckpoint {
+            checkpoint,
+            kind,
+            since_ms,
+            acknowledged: TaskSet::new(tasks),
+            phase: Phase::Collecting,
+            unaligned: false,
+        }
     }
 
     pub(super) fn acknowledge(&mut self, task: TaskId) {

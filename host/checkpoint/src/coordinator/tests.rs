@@ -445,7 +445,7 @@ fn s05_a_checkpoint_that_takes_long_goes_on_unaligned_once_and_the_next_starts_a
     assert_eq!(driver.deadline_ms(), Some(1_300));
     assert_eq!(driver.tick(1_299), []);
     assert_eq!(driver.tick(1_300), [unalign(40)]);
-    assert!(driver.coordinator.pending().all(Pending::is_unaligned));
+    assert!(driver.coordinator.pending().all(PendingCheckpoint::is_unaligned));
     assert_eq!(driver.tick(1_400), []);
     assert_eq!(driver.deadline_ms(), Some(6_000), "none is started beside it, whatever may be in progress");
     let kind = CompletionKind::Checkpoint;

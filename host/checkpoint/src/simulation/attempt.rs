@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use weir_model::{Attempt, Barrier, BarrierKind, CheckpointId, TaskId};
 
-use super::Seen;
+use super::Sightings;
 use super::channel::{Channel, Frame};
 use super::graph::Graph;
 use super::random::Random;
@@ -75,7 +75,7 @@ pub(super) struct Execution<'a> {
     graph: &'a Graph,
     random: &'a mut Random,
     store: &'a mut Store,
-    seen: &'a mut Seen,
+    seen: &'a mut Sightings,
     mode: Mode,
     attempt: Attempt,
     faults: u64,
@@ -100,7 +100,7 @@ impl<'a> Execution<'a> {
         graph: &'a Graph,
         random: &'a mut Random,
         store: &'a mut Store,
-        seen: &'a mut Seen,
+        seen: &'a mut Sightings,
         start: Start,
     ) -> Execution<'a> {
         let count = graph.tasks();

@@ -98,7 +98,7 @@ impl Client {
             Some((name, version)) => format!("/components/{}/{}", encoded(name), encoded(version)),
             None => format!("/blobs/{digest}"),
         };
-        let mut body = Counted { rest: bytes, sent, count: 0 };
+        let mut body = CountingBody { rest: bytes, sent, count: 0 };
         let request = self.agent.put(self.url(&path)).config().timeout_recv_response(Some(ANSWER_MAX)).build();
         let request = self.authorized(request).header("content-type", "application/wasm");
         let request = request.header("content-length", bytes.len().to_string());
@@ -214,13 +214,13 @@ fn refused(status: StatusCode, refusal: Refusal) -> Failure {
 }
 
 /// A body that says how much of it is on its way.
-struct Counted<'a> {
+struct CountingBody<'a> {
     rest: &'a [u8],
     sent: &'a mut dyn FnMut(u64),
     count: u64,
 }
 
-impl Read for Counted<'_> {
+impl Read for CountingBody<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let length = self.rest.read(buffer)?;
         self.count += length as u64;

@@ -118,7 +118,7 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
             if global.json { output::print_json(&inspection) } else { output::print(&describe::text(&inspection)) }
         }
         Command::Push { file, name, version, place } => {
-            let component = Named::of(&file, name, version)?;
+            let component = NamedComponent::of(&file, name, version)?;
             match place.client(global)? {
                 Some(client) => remote::push(&client, &component, global),
                 None => push(&store, &component, global),
@@ -180,15 +180,15 @@ fn check(file: &Path, global: &Global) -> anyhow::Result<()> {
 }
 
 /// A component that is to be pushed.
-struct Named {
+struct NamedComponent {
     bytes: Vec<u8>,
     name: String,
     version: String,
 }
 
-impl Named {
+impl NamedComponent {
     /// A component under the name that flags give it, or else that it carries.
-    fn of(file: &Path, name: Option<String>, version: Option<String>) -> Result<Named, Failure> {
+    fn of(file: &Path, name: Option<String>, version: Option<String>) -> Result<NamedComponent, Failure> {
         let bytes = files::read(file, "component")?;
         let inspection = inspect(&bytes, &file.display().to_string())?;
         let carried = inspection.name.as_deref().and_then(|name| name.split_once('@'));
@@ -199,12 +199,12 @@ impl Named {
             let hint = "give them: --name NAME --version VERSION (`weir component build` writes them into what it builds)";
             return Err(Failure::new(ErrorNumber::NoSuchComponent, Exit::Usage, message).hint(hint));
         };
-        Ok(Named { bytes, name, version })
+        Ok(NamedComponent { bytes, name, version })
     }
 
     /// Says that it is there.
     fn pushed(&self, digest: Digest, already: bool, store: &str, global: &Global) -> anyhow::Result<()> {
-        let Named { name, version, .. } = self;
+        let NamedComponent { name, version, .. } = self;
         if global.json {
             let pushed = json!({ "name": name, "version": version, "digest": digest.to_string(), "already_there": already });
             return output::print_json(&pushed);
@@ -215,7 +215,7 @@ impl Named {
     }
 }
 
-fn push(store: &ComponentStore, component: &Named, global: &Global) -> anyhow::Result<()> {
+fn push(store: &ComponentStore, component: &NamedComponent, global: &Global) -> anyhow::Result<()> {
     let pushed = store.push(&component.bytes, &component.name, &component.version).map_err(Failure::from)?;
     component.pushed(pushed.digest(), matches!(pushed, Pushed::AlreadyThere(_)), "the store", global)
 }

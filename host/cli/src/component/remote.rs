@@ -2,15 +2,15 @@
 
 use weir_model::ErrorNumber;
 
-use super::Named;
+use super::NamedComponent;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output;
 use crate::store::{digest_of, short};
 
-pub(super) fn push(client: &Client, component: &Named, global: &Global) -> anyhow::Result<()> {
-    let Named { bytes, name, version } = component;
+pub(super) fn push(client: &Client, component: &NamedComponent, global: &Global) -> anyhow::Result<()> {
+    let NamedComponent { bytes, name, version } = component;
     let digest = digest_of(bytes);
     let is_this =
         |there: &weir_protocol::api::ComponentStatus| there.name == *name && there.version == *version && there.digest == digest;

@@ -19,7 +19,7 @@ use crate::client::{Client, ClusterArgs};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::job_file::{JobFile, JobFileArgs};
-use crate::job_spec::{self, Found};
+use crate::job_spec::{self, FoundComponent};
 use crate::store::{self, ComponentStore, short};
 use crate::{Native, output};
 
@@ -99,11 +99,16 @@ fn variables(spec: &JobSpec, flags: &[String], address: &str, global: &Global) -
     Ok(())
 }
 
-fn find(component: &ComponentRef, folder: &Path, there: &[ComponentStatus], store: &ComponentStore) -> Result<Found, Failure> {
+fn find(
+    component: &ComponentRef,
+    folder: &Path,
+    there: &[ComponentStatus],
+    store: &ComponentStore,
+) -> Result<FoundComponent, Failure> {
     let here = store::resolve(store, component, folder);
     let ComponentRef::Named { name, version } = component else {
         let found = here?;
-        return Ok(Found { digest: found.digest, name: found.name, bytes: Some(found.bytes) });
+        return Ok(FoundComponent { digest: found.digest, name: found.name, bytes: Some(found.bytes) });
     };
     let cluster = there.iter().find(|other| other.name == *name && other.version == *version);
     match (here, cluster) {
@@ -119,8 +124,8 @@ fn find(component: &ComponentRef, folder: &Path, there: &[ComponentStatus], stor
             );
             Err(Failure::new(ErrorNumber::VersionTaken, Exit::Refused, message).hint(hint))
         }
-        (_, Some(cluster)) => Ok(Found { digest: cluster.digest, name: format!("{name}@{version}"), bytes: None }),
-        (Ok(here), None) => Ok(Found { digest: here.digest, name: here.name, bytes: Some(here.bytes) }),
+        (_, Some(cluster)) => Ok(FoundComponent { digest: cluster.digest, name: format!("{name}@{version}"), bytes: None }),
+        (Ok(here), None) => Ok(FoundComponent { digest: here.digest, name: here.name, bytes: Some(here.bytes) }),
         (Err(missing), None) => Err(Failure { message: format!("{}, nor on the cluster", missing.message), ..missing }),
     }
 }

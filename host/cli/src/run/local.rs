@@ -54,9 +54,9 @@ impl Reports for ToMaster {
     }
 }
 
-struct Held(BTreeMap<Digest, Vec<u8>>);
+struct HeldJob(BTreeMap<Digest, Vec<u8>>);
 
-impl ComponentSource for Held {
+impl ComponentSource for HeldJob {
     fn fetch(&self, digest: Digest) -> Result<Vec<u8>, String> {
         self.0
             .get(&digest)
@@ -81,7 +81,7 @@ impl Process {
         let options = WorkerOptions {
             name: LOCAL_WORKER.into(),
             sandbox: self.sandbox,
-            components: Arc::new(Held(self.components)),
+            components: Arc::new(HeldJob(self.components)),
             connectors: Arc::new(BuiltinConnectors),
             storages: Arc::new(UrlStorages),
             native: self.native,

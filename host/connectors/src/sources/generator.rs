@@ -30,7 +30,7 @@ const RATE_WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// What to generate.
 #[derive(Clone, Debug)]
-struct Settled {
+struct GeneratorSettings {
     rows: Option<u64>,
     rows_per_second: Option<u64>,
     keys: u64,
@@ -43,7 +43,7 @@ struct Settled {
 }
 
 /// Makes generators.
-pub(crate) struct GeneratorFactory(Settled);
+pub(crate) struct GeneratorFactory(GeneratorSettings);
 
 impl GeneratorFactory {
     pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<GeneratorFactory, SettingError> {
@@ -51,7 +51,7 @@ impl GeneratorFactory {
             &["rows", "rows_per_second", "keys", "value_bytes", "ts_numerator", "ts_denominator", "start", "splits", "prefill"];
         let settings = Settings::new("a generator source", map, KNOWN)?;
         let splits = settings.number("splits", 1, u64::from(limits::PARALLELISM_MAX))?;
-        Ok(GeneratorFactory(Settled {
+        Ok(GeneratorFactory(GeneratorSettings {
             rows: settings.number("rows", 0, COUNT / 2)?,
             rows_per_second: settings.number("rows_per_second", 1, 1 << 40)?,
             keys: settings.number("keys", 1, 1 << 62)?.unwrap_or(10_000),
@@ -96,7 +96,7 @@ impl SourceFactory for GeneratorFactory {
     }
 
     fn describe(&self) -> String {
-        let Settled { rows, rows_per_second, keys, value_bytes, .. } = &self.0;
+        let GeneratorSettings { rows, rows_per_second, keys, value_bytes, .. } = &self.0;
         let rows = rows.map_or("rows without end".to_owned(), |rows| format!("{rows} rows"));
         let rate = rows_per_second.map_or(String::new(), |rate| format!(", {rate} a second"));
         format!("generates {rows}{rate}: {keys} keys, values of {value_bytes} bytes")
@@ -113,7 +113,7 @@ struct Split {
 }
 
 struct Generator {
-    settled: Settled,
+    settled: GeneratorSettings,
     index: u32,
     parallelism: u32,
     /// Splits of the whole source (P).
@@ -127,7 +127,7 @@ struct Generator {
 }
 
 impl Generator {
-    fn new(settled: Settled, index: u32, parallelism: u32) -> Generator {
+    fn new(settled: GeneratorSettings, index: u32, parallelism: u32) -> Generator {
         let splits_total = settled.splits.unwrap_or(u64::from(parallelism));
         let template = random_bytes(settled.value_bytes).repeat(BLOCK_ROWS);
         let mut generator = Generator { settled, index, parallelism, splits_total, splits: Vec::new(), template, paced: None };
@@ -173,7 +173,7 @@ impl Generator {
 
     fn fill_keys(&self, split: u64, local: u64, first: u64, rows: u64, batch: &mut Batch) {
         let keys = &mut batch.keys;
-        let Settled { keys: k, prefill, .. } = self.settled;
+        let GeneratorSettings { keys: k, prefill, .. } = self.settled;
         let enumerated = if prefill { (k / self.splits_total).saturating_sub(local).min(rows) } else { 0 };
         keys.bytes.reserve(rows as usize * 8);
         keys.bytes.extend((local..local + enumerated).flat_map(|local| (local * self.splits_total + split).to_le_bytes()));
@@ -209,7 +209,7 @@ impl Generator {
 
     /// `local * P * numerator / denominator` without a division a row: quotient and remainder grow by fixed steps.
     fn fill_timestamps(&self, local: u64, rows: u64, batch: &mut Batch) {
-        let Settled { ts_numerator, ts_denominator: denominator, start, .. } = self.settled;
+        let GeneratorSettings { ts_numerator, ts_denominator: denominator, start, .. } = self.settled;
         let step = self.splits_total * ts_numerator;
         let at = u128::from(local) * u128::from(step);
         let mut quotient = start.wrapping_add((at / u128::from(denominator)) as i64);

@@ -9,7 +9,7 @@ use wasm_encoder::{
 };
 
 use super::scan_module::RESERVED_EXPORT;
-use super::tree::{Captured, Number};
+use super::tree::{CapturedGlobal, Number};
 
 /// Name under which the accessor module imports the instance that holds the globals.
 pub(super) const IMPORT: &str = "globals";
@@ -20,7 +20,7 @@ pub(super) fn export_name(position: usize) -> String {
 }
 
 /// The accessor module for a module's captured globals.
-pub(super) fn module(captured: &[Captured]) -> Vec<u8> {
+pub(super) fn module(captured: &[CapturedGlobal]) -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([ValType::I32], [ValType::I64]);
     types.ty().function([ValType::I32, ValType::I64], []);
@@ -58,7 +58,7 @@ struct Slot {
     lane: u8,
 }
 
-fn slots(captured: &[Captured]) -> Vec<Slot> {
+fn slots(captured: &[CapturedGlobal]) -> Vec<Slot> {
     let lanes = |ty: Number| if ty == Number::V128 { 0..2 } else { 0..1 };
     (0u32..)
         .zip(captured)

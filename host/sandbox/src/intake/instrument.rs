@@ -11,7 +11,7 @@ use wasm_encoder::{
 
 use super::contract::RESERVED_INSTANCE;
 use super::sections::{self, HEADER_BYTES, component, core, read_u32};
-use super::tree::{Counts, Module, Nested, Step, Tree};
+use super::tree::{Counts, Module, NestedItem, Step, Tree};
 use super::{IntakeError, accessor};
 
 /// What the output is for.
@@ -37,11 +37,11 @@ pub(super) fn component(tree: &Tree, id: usize, bytes: &[u8], variant: Variant) 
         let (kind, payload) = section?;
         match kind {
             component::MODULE => {
-                let Some(Nested::Module(module)) = nested.next() else { return Err(inconsistent()) };
+                let Some(NestedItem::Module(module)) = nested.next() else { return Err(inconsistent()) };
                 sections::push(&mut out, kind, &rewrite_module(&tree.modules[*module], payload, variant)?);
             }
             component::COMPONENT => {
-                let Some(Nested::Component(child)) = nested.next() else { return Err(inconsistent()) };
+                let Some(NestedItem::Component(child)) = nested.next() else { return Err(inconsistent()) };
                 sections::push(&mut out, kind, &self::component(tree, *child, payload, variant)?);
             }
             _ => sections::push(&mut out, kind, payload),

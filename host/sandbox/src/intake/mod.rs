@@ -40,7 +40,7 @@ use tree::Tree;
 
 /// An upload that passed the checks, with what is needed to run and snapshot it.
 #[derive(Debug, Clone)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedUpload {
     /// SHA-256 of the uploaded bytes: the component's identity.
     pub(crate) digest: Digest,
     /// `name@version`, if the upload carries it (see [`stamp`]).
@@ -70,11 +70,11 @@ pub(crate) struct Accessor {
 /// # Errors
 ///
 /// An [`IntakeError`] that names the construct that is refused, where it is, and what to do about it.
-pub(crate) fn prepare(bytes: &[u8]) -> Result<Prepared, IntakeError> {
+pub(crate) fn prepare(bytes: &[u8]) -> Result<PreparedUpload, IntakeError> {
     let checked = check(bytes)?;
     let accessors = checked.tree.components[0].accessors.iter().enumerate();
     let accessors = accessors.map(|(position, &slots)| Accessor { export: instrument::export_name(position), slots }).collect();
-    Ok(Prepared {
+    Ok(PreparedUpload {
         digest: checked.digest,
         name: checked.inspection.name.clone(),
         init: instrument::component(&checked.tree, 0, &checked.component, Variant::Init)?,
@@ -104,14 +104,14 @@ pub(crate) fn stamp(bytes: &[u8], name: &str, version: &str) -> Result<Vec<u8>, 
     name::stamp(bytes, name, version)
 }
 
-struct Checked<'a> {
+struct CheckedUpload<'a> {
     digest: Digest,
     component: Cow<'a, [u8]>,
     tree: Tree,
     inspection: Inspection,
 }
 
-fn check(bytes: &[u8]) -> Result<Checked<'_>, IntakeError> {
+fn check(bytes: &[u8]) -> Result<CheckedUpload<'_>, IntakeError> {
     let mut outline = structure::outline(bytes)?;
     let name = name::read(bytes)?;
     let digest = Digest(Sha256::digest(bytes).into());
@@ -128,5 +128,5 @@ fn check(bytes: &[u8]) -> Result<Checked<'_>, IntakeError> {
     }
     contract::check(&tree.imports, &tree.exports)?;
     let inspection = inspection::describe(bytes, digest, name, outline, &tree, componentized, name::says_stateless(bytes)?);
-    Ok(Checked { digest, component, tree, inspection })
+    Ok(CheckedUpload { digest, component, tree, inspection })
 }

@@ -9,7 +9,7 @@ use wasmparser::types::TypesRef;
 
 use super::handles::{self, Handles};
 use super::scan_module::ModuleScan;
-use super::tree::{Counts, Nested, Node, Step, Tree};
+use super::tree::{Counts, NestedItem, Node, Step, Tree};
 use super::{IntakeError, Tool, features};
 
 /// Entries of producers sections that are kept.
@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
                 let id = self.tree.modules.len();
                 self.tree.modules.push(super::tree::Module::default());
                 if let Some(frame) = self.open.last() {
-                    self.tree.components[frame.id].nested.push(Nested::Module(id));
+                    self.tree.components[frame.id].nested.push(NestedItem::Module(id));
                 }
                 self.module = Some(ModuleScan::new(id, self.module_bytes.take().unwrap_or(bytes)));
             }
@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
                 let id = self.tree.components.len();
                 self.tree.components.push(Node::default());
                 if let Some(frame) = self.open.last() {
-                    self.tree.components[frame.id].nested.push(Nested::Component(id));
+                    self.tree.components[frame.id].nested.push(NestedItem::Component(id));
                 }
                 self.open.push(Frame {
                     id,

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use wasmparser::{
-    ConstExpr, ElementItems, ExternalKind, FunctionBody, GlobalType, KnownCustom, Name, NameSectionReader, Operator, Parser,
-    Payload, TableInit, TypeRef, ValType,
+    ConstExpr, ElementItems, ElementSectionReader, ExportSectionReader, ExternalKind, FunctionBody, GlobalType, KnownCustom,
+    Name, NameSectionReader, Operator, Parser, Payload, TableInit, TypeRef, ValType,
 };
 
-use super::tree::{Captured, Module, Number};
+use super::tree::{CapturedGlobal, Module, Number};
 use super::{IntakeError, MemoryInfo, features};
 
 /// Exports that instrumentation adds begin with this.
@@ -89,44 +89,50 @@ impl<'a> ModuleScan<'a> {
                     }
                 }
             }
-            Payload::ExportSection(section) => {
-                for export in section.clone() {
-                    let export = export?;
-                    if export.name.starts_with(RESERVED_EXPORT) {
-                        return Err(Problem::Refused(IntakeError::Refused {
-                            construct: format!("the export \"{}\", a name reserved for weir,", export.name),
-                            location: format!("core module {}", self.id),
-                            hint: "upload the component as the toolchain made it, before weir instrumented it".to_string(),
-                        }));
-                    }
-                    if export.kind == ExternalKind::Func {
-                        self.uses(export.index);
-                    }
-                    if export.kind == ExternalKind::Global
-                        && let Some(global) = self.globals.get_mut(export.index as usize)
-                    {
-                        global.is_exported = true;
-                    }
-                }
-            }
+            Payload::ExportSection(section) => self.exports(section.clone())?,
             Payload::StartSection { func, .. } => self.uses(*func),
-            Payload::ElementSection(section) => {
-                for element in section.clone() {
-                    match element?.items {
-                        ElementItems::Functions(functions) => {
-                            for function in functions {
-                                self.uses(function?);
-                            }
-                        }
-                        ElementItems::Expressions(_, expressions) => {
-                            for expression in expressions {
-                                self.expression(&expression?)?;
-                            }
-                        }
+            Payload::ElementSection(section) => self.elements(section.clone())?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn exports(&mut self, section: ExportSectionReader<'_>) -> Result<(), Problem> {
+        for export in section {
+            let export = export?;
+            if export.name.starts_with(RESERVED_EXPORT) {
+                return Err(Problem::Refused(IntakeError::Refused {
+                    construct: format!("the export \"{}\", a name reserved for weir,", export.name),
+                    location: format!("core module {}", self.id),
+                    hint: "upload the component as the toolchain made it, before weir instrumented it".to_string(),
+                }));
+            }
+            if export.kind == ExternalKind::Func {
+                self.uses(export.index);
+            }
+            if export.kind == ExternalKind::Global
+                && let Some(global) = self.globals.get_mut(export.index as usize)
+            {
+                global.is_exported = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn elements(&mut self, section: ElementSectionReader<'_>) -> Result<(), Problem> {
+        for element in section {
+            match element?.items {
+                ElementItems::Functions(functions) => {
+                    for function in functions {
+                        self.uses(function?);
+                    }
+                }
+                ElementItems::Expressions(_, expressions) => {
+                    for expression in expressions {
+                        self.expression(&expression?)?;
                     }
                 }
             }
-            _ => {}
         }
         Ok(())
     }
@@ -218,7 +224,7 @@ impl<'a> ModuleScan<'a> {
             }
             self.module.mutable_defined += 1;
             if let (true, Some(ty)) = (global.is_set || global.is_exported, number(global.ty.content_type)) {
-                self.module.captured.push(Captured { index, ty });
+                self.module.captured.push(CapturedGlobal { index, ty });
             }
         }
         let name = |&function: &u32| {

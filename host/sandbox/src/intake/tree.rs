@@ -27,7 +27,7 @@ pub(super) struct Tree {
 /// A core module.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Module {
-    pub(super) captured: Vec<Captured>,
+    pub(super) captured: Vec<CapturedGlobal>,
     pub(super) mutable_defined: u32,
     /// Defined, not imported.
     pub(super) memories: Vec<MemoryInfo>,
@@ -39,7 +39,7 @@ pub(super) struct Module {
 
 /// A mutable global that is part of the memory image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Captured {
+pub(super) struct CapturedGlobal {
     /// Its index in its module.
     pub(super) index: u32,
     pub(super) ty: Number,
@@ -71,7 +71,7 @@ impl Module {
 
 /// A definition inside a component, in the order of its sections.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Nested {
+pub(super) enum NestedItem {
     Module(usize),
     Component(usize),
 }
@@ -99,7 +99,7 @@ pub(super) struct Counts {
 /// A component in the tree.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    pub(super) nested: Vec<Nested>,
+    pub(super) nested: Vec<NestedItem>,
     pub(super) steps: Vec<Step>,
     pub(super) counts: Counts,
     /// Slots of each accessor that instrumentation gives it: first those of its own core instances, then its children's.

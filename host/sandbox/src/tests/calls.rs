@@ -10,10 +10,10 @@ fn what_is_emitted_is_what_was_sent_column_by_column() {
     batch.push(-5, b"key", b"value");
     batch.push(i64::MAX, b"", b"");
     batch.push(0, b"k", &[0xff; 100]);
-    let mut emitted = vec![Emitted { port: 9, rows: Batch::default() }];
+    let mut emitted = vec![EmittedRows { port: 9, rows: Batch::default() }];
     assert_eq!(instance.process(op::ECHO, batch.view(), &mut emitted).unwrap(), []);
     assert_eq!(emitted.len(), 2, "appended to what was there");
-    assert_eq!(emitted[1], Emitted { port: 3, rows: batch });
+    assert_eq!(emitted[1], EmittedRows { port: 3, rows: batch });
     instance.advance(1, &mut emitted).unwrap();
     instance.finish(&mut emitted).unwrap();
     assert_eq!(emitted.len(), 2);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use weir_model::{Batch, CheckpointId};
 
 use crate::{
-    Component, Emitted, HostEvents, Instance, InstanceLimits, LogLevel, OperatorContext, Sandbox, SandboxOptions, Template,
+    Component, EmittedRows, HostEvents, Instance, InstanceLimits, LogLevel, OperatorContext, Sandbox, SandboxOptions, Template,
     Tracking,
 };
 
@@ -121,7 +121,7 @@ fn rows(rows: &[(i64, u64)]) -> Batch {
     batch
 }
 
-fn run(instance: &mut Instance, op: u32, batch: &Batch) -> Vec<Emitted> {
+fn run(instance: &mut Instance, op: u32, batch: &Batch) -> Vec<EmittedRows> {
     let mut emitted = Vec::new();
     let rejected = instance.process(op, batch.view(), &mut emitted).unwrap();
     assert!(rejected.is_empty());

@@ -29,7 +29,7 @@ pub(super) struct Channel {
 }
 
 /// What was pushed, as far as barriers are concerned.
-pub(super) enum Pushed {
+pub(super) enum FrameKind {
     Frame,
     Marker(Barrier),
     End,
@@ -60,19 +60,19 @@ impl Channel {
         self.announced.is_some() || self.budget.has_room()
     }
 
-    pub(super) fn push(&mut self, frame: Frame) -> Pushed {
+    pub(super) fn push(&mut self, frame: Frame) -> FrameKind {
         let pushed = match &frame {
             Frame::Barrier(barrier) => {
                 self.newest = self.newest.max(Some(barrier.checkpoint));
                 self.announced.take_if(|announced| ends(barrier, announced));
                 self.armed.take_if(|armed| ends(barrier, armed));
-                Pushed::Marker(*barrier)
+                FrameKind::Marker(*barrier)
             }
             Frame::End => {
                 (self.announced, self.armed) = (None, None);
-                Pushed::End
+                FrameKind::End
             }
-            _ => Pushed::Frame,
+            _ => FrameKind::Frame,
         };
         if frame.rows_len() > 0 {
             self.budget.add(frame.size_bytes());

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use weir_channel::Frame;
 use weir_model::{Barrier, limits};
 
-use super::Shared;
+use super::Inlet;
 use crate::worth::Worth;
 
 /// The sending side of one channel. Frames that found no room wait here, in order.
 #[derive(Debug)]
 pub struct Sender {
-    gate: Arc<Shared>,
+    gate: Arc<Inlet>,
     channel: usize,
     overflow: VecDeque<Frame>,
     /// Bytes that might wait in the channel when it was last looked at.
@@ -22,7 +22,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(gate: Arc<Shared>, channel: usize) -> Sender {
+    pub(super) fn new(gate: Arc<Inlet>, channel: usize) -> Sender {
         Sender { gate, channel, overflow: VecDeque::new(), bytes_max: limits::CHANNEL_BYTES_MIN, is_free: true }
     }
 
@@ -96,11 +96,11 @@ impl Sender {
 /// Where it is said that a marker is on its way to a gate from another process. For the transport's control side.
 #[derive(Clone, Debug)]
 pub struct Announcer {
-    gate: Arc<Shared>,
+    gate: Arc<Inlet>,
 }
 
 impl Announcer {
-    pub(super) fn new(gate: Arc<Shared>) -> Announcer {
+    pub(super) fn new(gate: Arc<Inlet>) -> Announcer {
         Announcer { gate }
     }
 

@@ -114,7 +114,7 @@ impl Job {
         }
         for (index, place) in (0..).zip(places) {
             let operators = Operators::new(|_, rows, emitted| {
-                emitted.push(weir_sandbox::Emitted { port: 0, rows: batch(rows) });
+                emitted.push(weir_sandbox::EmittedRows { port: 0, rows: batch(rows) });
                 Ok(Vec::new())
             });
             let instances = Instances::Keyed { groups: KeyGroupRange::of(index, GROUPS, 2), eager: false };

@@ -26,17 +26,17 @@ use crate::{ConnectionMetrics, Peer, TransportError};
 #[derive(Clone, Debug)]
 pub struct Data {
     link: Arc<Link>,
-    accepted: Arc<Accepted>,
+    accepted: Arc<AcceptedChannels>,
 }
 
 /// Channels that the peer has opened.
 #[derive(Debug)]
-struct Accepted {
+struct AcceptedChannels {
     channels: Mutex<mpsc::Receiver<(ChannelHeader, ChannelReader)>>,
     acceptor: AbortHandle,
 }
 
-impl Drop for Accepted {
+impl Drop for AcceptedChannels {
     fn drop(&mut self) {
         self.acceptor.abort();
     }
@@ -46,7 +46,7 @@ impl Data {
     pub(crate) fn new(link: Arc<Link>) -> Data {
         let (channels, accepted) = mpsc::channel(ACCEPTED_QUEUE_MAX);
         let acceptor = tokio::spawn(accept_channels(Arc::downgrade(&link), link.connection.clone(), channels));
-        let accepted = Accepted { channels: Mutex::new(accepted), acceptor: acceptor.abort_handle() };
+        let accepted = AcceptedChannels { channels: Mutex::new(accepted), acceptor: acceptor.abort_handle() };
         Data { link, accepted: Arc::new(accepted) }
     }
 

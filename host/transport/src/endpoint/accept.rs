@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use weir_model::limits::{CONNECTIONS_MAX, HANDSHAKES_MAX, HELLO_MS_MAX};
 
-use super::{Incoming, Shared};
+use super::{EndpointState, Incoming};
 use crate::hello::{self, Hello, Kind, NoHello};
 use crate::link::{Link, code};
 use crate::metrics::count;
@@ -20,7 +20,7 @@ use crate::{Control, Data, Identity, Peer, Role};
 const CERTIFICATE_CHECK: Duration = Duration::from_secs(1);
 
 /// Accepts until the endpoint is closed.
-pub(super) async fn run(quinn: quinn::Endpoint, shared: Arc<Shared>, queue: mpsc::Sender<Incoming>) {
+pub(super) async fn run(quinn: quinn::Endpoint, shared: Arc<EndpointState>, queue: mpsc::Sender<Incoming>) {
     let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     while let Some(incoming) = quinn.accept().await {
@@ -56,12 +56,12 @@ fn is_unreadable(error: &ConnectionError) -> bool {
     matches!(error, ConnectionError::TransportError(error) if error.reason == "authentication failed")
 }
 
-fn refused(shared: &Shared, address: &dyn std::fmt::Display, reason: &str) {
+fn refused(shared: &EndpointState, address: &dyn std::fmt::Display, reason: &str) {
     count(&shared.counters.refused);
     tracing::warn!(%address, reason, "refused a connection from a process of this cluster");
 }
 
-async fn greet(connecting: Connecting, shared: &Shared, place: OwnedSemaphorePermit, queue: &mpsc::Sender<Incoming>) {
+async fn greet(connecting: Connecting, shared: &EndpointState, place: OwnedSemaphorePermit, queue: &mpsc::Sender<Incoming>) {
     let address = connecting.remote_address();
     let greeting = tokio::time::timeout(Duration::from_millis(HELLO_MS_MAX), handshake(connecting, shared, place)).await;
     match greeting {
@@ -75,7 +75,7 @@ async fn greet(connecting: Connecting, shared: &Shared, place: OwnedSemaphorePer
     }
 }
 
-async fn handshake(connecting: Connecting, shared: &Shared, place: OwnedSemaphorePermit) -> Result<Incoming, String> {
+async fn handshake(connecting: Connecting, shared: &EndpointState, place: OwnedSemaphorePermit) -> Result<Incoming, String> {
     let connection = connecting.await.map_err(|error| error.to_string())?;
     let close = |reason: String| {
         connection.close(VarInt::from_u32(code::UNWANTED), reason.as_bytes());

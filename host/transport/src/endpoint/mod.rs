@@ -34,7 +34,7 @@ pub enum Incoming {
 pub struct Endpoint {
     quinn: quinn::Endpoint,
     client: quinn::ClientConfig,
-    shared: Arc<Shared>,
+    shared: Arc<EndpointState>,
     accepted: Mutex<mpsc::Receiver<Incoming>>,
     acceptor: AbortHandle,
     keeper: AbortHandle,
@@ -43,7 +43,7 @@ pub struct Endpoint {
 
 /// What accepting and connecting have in common.
 #[derive(Debug)]
-struct Shared {
+struct EndpointState {
     identity: Arc<Identity>,
     settings: Settings,
     version: u32,
@@ -83,7 +83,7 @@ impl Endpoint {
         let socket: Arc<dyn AsyncUdpSocket> = Arc::new(Silent(socket));
         let quinn = quinn::Endpoint::new_with_abstract_socket(configs.endpoint, Some(configs.server), socket, runtime)
             .map_err(|error| TransportError::Crypto { action: "start QUIC", reason: error.to_string() })?;
-        let shared = Arc::new(Shared { identity, settings, version, counters: Counters::default() });
+        let shared = Arc::new(EndpointState { identity, settings, version, counters: Counters::default() });
         let (queue, accepted) = mpsc::channel(ACCEPTED_QUEUE_MAX);
         let acceptor = tokio::spawn(accept::run(quinn.clone(), shared.clone(), queue)).abort_handle();
         let identity = shared.identity.clone();

@@ -18,28 +18,28 @@ use crate::TransportError;
 
 /// The list of one node.
 #[derive(Debug)]
-pub(crate) struct Revoked {
+pub(crate) struct RevocationList {
     path: PathBuf,
-    known: Mutex<Known>,
+    known: Mutex<KnownRevocations>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownRevocations {
     /// Time and size of the file that was read; none where there was none.
     of: Option<(SystemTime, u64)>,
     listed: Result<BTreeSet<String>, String>,
 }
 
-impl Revoked {
+impl RevocationList {
     /// The list at a path, which may not be there.
-    pub(crate) fn at(path: PathBuf) -> Revoked {
-        Revoked { path, known: Mutex::new(Known { of: None, listed: Ok(BTreeSet::new()) }) }
+    pub(crate) fn at(path: PathBuf) -> RevocationList {
+        RevocationList { path, known: Mutex::new(KnownRevocations { of: None, listed: Ok(BTreeSet::new()) }) }
     }
 
     /// The same list once more.
     #[cfg(test)]
-    pub(crate) fn again(&self) -> Revoked {
-        Revoked::at(self.path.clone())
+    pub(crate) fn again(&self) -> RevocationList {
+        RevocationList::at(self.path.clone())
     }
 
     /// # Errors
@@ -55,7 +55,7 @@ impl Revoked {
         };
         if known.of != found {
             let listed = if found.is_some() { read(&self.path) } else { Ok(BTreeSet::new()) };
-            *known = Known { of: found, listed };
+            *known = KnownRevocations { of: found, listed };
         }
         match &known.listed {
             Ok(listed) if listed.contains(&fingerprint(certificate)) => Err("the certificate is revoked".to_owned()),

@@ -8,7 +8,7 @@ use quinn::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig, QuicServerCo
 use quinn::{ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
 use weir_model::limits;
 
-use super::knock::{Knock, Knocked};
+use super::knock::{Knock, KnockedConfig};
 use super::silence::SignedIds;
 use super::tls;
 use crate::{Congestion, Identity, Settings, TransportError};
@@ -35,7 +35,7 @@ impl Configs {
         let no_suite = |error: NoInitialCipherSuite| failed(&error);
 
         let inner = Arc::new(QuicServerConfig::try_from(tls::server(identity, tls::alpn(version))?).map_err(no_suite)?);
-        let mut server = ServerConfig::with_crypto(Arc::new(Knocked { inner, knock: knock.clone() }));
+        let mut server = ServerConfig::with_crypto(Arc::new(KnockedConfig { inner, knock: knock.clone() }));
         server.transport_config(transport.clone());
         server.migration(false);
         server.max_incoming(limits::HANDSHAKES_MAX);
@@ -43,7 +43,7 @@ impl Configs {
         server.incoming_buffer_size_total(limits::HANDSHAKE_BUFFER_BYTES_MAX);
 
         let inner = Arc::new(QuicClientConfig::try_from(tls::client(identity, tls::alpn(version))?).map_err(no_suite)?);
-        let mut client = ClientConfig::new(Arc::new(Knocked { inner, knock }));
+        let mut client = ClientConfig::new(Arc::new(KnockedConfig { inner, knock }));
         client.transport_config(transport);
         Ok(Configs { endpoint, server, client })
     }

@@ -36,12 +36,12 @@ impl Knock {
 }
 
 /// A server's or client's TLS configuration behind the knock.
-pub(crate) struct Knocked<T> {
+pub(crate) struct KnockedConfig<T> {
     pub(crate) inner: Arc<T>,
     pub(crate) knock: Knock,
 }
 
-impl<T: crypto::ServerConfig> crypto::ServerConfig for Knocked<T> {
+impl<T: crypto::ServerConfig> crypto::ServerConfig for KnockedConfig<T> {
     fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
         if id.len() < CLIENT_ID_BYTES_MIN {
             return Err(UnsupportedVersion);
@@ -59,7 +59,7 @@ impl<T: crypto::ServerConfig> crypto::ServerConfig for Knocked<T> {
     }
 }
 
-impl<T: crypto::ClientConfig> crypto::ClientConfig for Knocked<T> {
+impl<T: crypto::ClientConfig> crypto::ClientConfig for KnockedConfig<T> {
     fn start_session(
         self: Arc<Self>,
         version: u32,

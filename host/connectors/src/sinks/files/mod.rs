@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use weir_model::{BatchRef, CheckpointId};
 
 use self::commit::{Committable, is_same_folder};
-use self::pending::{Compression, Pending};
+use self::pending::{Compression, PendingFile};
 use super::format::Format;
 use crate::reach::Folder;
 use crate::settings::{Settings, at_home, error};
@@ -90,7 +90,7 @@ struct FileSink {
     context: SinkContext,
     /// Files begun by this subtask in this attempt.
     files_begun: u64,
-    current: Option<Pending>,
+    current: Option<PendingFile>,
     buffer: Vec<u8>,
     failure: Failure,
 }
@@ -111,11 +111,11 @@ impl FileSink {
     }
 
     /// `<uid>~<attempt>~<subtask>~<number>`: never the same twice, and told apart by sink and attempt.
-    fn begin(&mut self) -> Result<Pending, ConnectorError> {
+    fn begin(&mut self) -> Result<PendingFile, ConnectorError> {
         let SinkContext { index, attempt, .. } = &self.context;
         let name = format!("{}~{attempt}~{index}~{}", self.uid, self.files_begun);
         self.files_begun += 1;
-        Pending::create(&self.reach, &self.folder.join(PENDING), name, self.compression)
+        PendingFile::create(&self.reach, &self.folder.join(PENDING), name, self.compression)
     }
 
     /// A name for a finished file that no file has.

@@ -42,21 +42,21 @@ enum Encoder {
 }
 
 /// An invisible file and what was written to it.
-pub(super) struct Pending {
+pub(super) struct PendingFile {
     folder: PathBuf,
     name: String,
     encoder: Encoder,
     rows: u64,
 }
 
-impl Pending {
+impl PendingFile {
     /// Creates the file, which must not exist.
     pub(super) fn create(
         reach: &Reach,
         folder: &Path,
         name: String,
         compression: Compression,
-    ) -> Result<Pending, ConnectorError> {
+    ) -> Result<PendingFile, ConnectorError> {
         let failed = |error| ConnectorError::io("create", &folder.join(&name), error);
         let file = open(reach, folder)?.create(OsStr::new(&name)).map_err(failed)?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
@@ -65,13 +65,13 @@ impl Pending {
             Compression::Gzip => Encoder::Gzip(GzEncoder::new(file, flate2::Compression::fast())),
             Compression::Zstd => Encoder::Zstd(zstd::stream::write::Encoder::new(file, 0).map_err(failed)?),
         };
-        Ok(Pending { folder: folder.to_owned(), name, encoder, rows: 0 })
+        Ok(PendingFile { folder: folder.to_owned(), name, encoder, rows: 0 })
     }
 
     /// An open, uncompressed file.
     #[cfg(test)]
-    pub(super) fn over(file: File, folder: &Path, name: &str) -> Pending {
-        Pending { folder: folder.to_owned(), name: name.to_owned(), encoder: Encoder::Plain(BufWriter::new(file)), rows: 0 }
+    pub(super) fn over(file: File, folder: &Path, name: &str) -> PendingFile {
+        PendingFile { folder: folder.to_owned(), name: name.to_owned(), encoder: Encoder::Plain(BufWriter::new(file)), rows: 0 }
     }
 
     /// Appends bytes that hold `rows` rows.
@@ -92,7 +92,7 @@ impl Pending {
 
     /// Writes what is buffered, and waits until file and folder are on the disk. Rows and bytes of the file.
     pub(super) fn make_durable(self, reach: &Reach) -> Result<(u64, u64), ConnectorError> {
-        let Pending { folder, name, encoder, rows } = self;
+        let PendingFile { folder, name, encoder, rows } = self;
         let finish = || -> io::Result<u64> {
             let out = match encoder {
                 Encoder::Plain(out) => out,

@@ -275,7 +275,7 @@ fn a_full_disk_is_named_and_stops_the_sink() {
     let path = folder.path().join(PENDING).join("full");
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    let mut pending = Pending::over(file, &folder.path().join(PENDING), "full");
+    let mut pending = PendingFile::over(file, &folder.path().join(PENDING), "full");
     let error = pending.write(&vec![b'x'; 1 << 20], 1).unwrap_err().to_string();
     assert!(error.contains("/full") && error.contains("free space"), "{error}");
 }

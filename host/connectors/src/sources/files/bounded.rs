@@ -12,7 +12,7 @@ use weir_model::{Batch, OddExample, OddKind, Oddities, WATERMARK_START};
 
 use super::super::formats::refuse_foreign;
 use super::super::lines::Room;
-use super::discover::{Found, natural_order, open_file};
+use super::discover::{Discovery, natural_order, open_file};
 use super::input::{Got, Head, Input, Kind, REPLACED_HINT, head_content};
 use super::known::{Position, Todo, Why, resolve};
 use super::tailed::Inode;
@@ -32,14 +32,14 @@ const HEAD_ROOM: Room = Room { rows_max: 64, bytes_target: 64 << 10 };
 const OPEN_FILES_MAX: usize = 16;
 
 /// One subtask of a `file` source that does not follow.
-pub(super) struct Bounded {
+pub(super) struct BoundedFiles {
     settings: FileSettings,
     index: u32,
     parallelism: u32,
     /// Files as they were found; until the first poll, or `restore`, has said what to do with them.
-    found: Option<Found>,
+    found: Option<Discovery>,
     /// Files that are not begun by this source.
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingFile>,
     /// Files of `waiting` whose first rows are not looked at.
     unseen: usize,
     /// `waiting` is in its final order.
@@ -53,7 +53,7 @@ pub(super) struct Bounded {
     oddities: Oddities,
 }
 
-struct Waiting {
+struct WaitingFile {
     todo: Todo,
     slot: Slot,
 }
@@ -66,13 +66,13 @@ struct Open {
     is_copy: bool,
 }
 
-impl Bounded {
-    pub(super) fn new(settings: FileSettings, index: u32, parallelism: u32) -> Result<Bounded, ConnectorError> {
+impl BoundedFiles {
+    pub(super) fn new(settings: FileSettings, index: u32, parallelism: u32) -> Result<BoundedFiles, ConnectorError> {
         let found = settings.pattern.files(&settings.reach)?;
         if found.files.is_empty() {
             return Err(settings.pattern.no_file(&settings.reach));
         }
-        Ok(Bounded {
+        Ok(BoundedFiles {
             settings,
             index,
             parallelism,
@@ -104,7 +104,7 @@ impl Bounded {
             let known = todo.position.as_ref().map_or(WATERMARK_START, |position| position.event_time_max);
             let slot = self.times.open(known);
             self.positions.extend(todo.position.clone().map(|position| (todo.id.clone(), position)));
-            self.waiting.push(Waiting { todo, slot });
+            self.waiting.push(WaitingFile { todo, slot });
         }
         // Rows of all of them were given, whichever of them is read on.
         for position in self.positions.values() {
@@ -117,9 +117,9 @@ impl Bounded {
     /// Puts the file to be read next last.
     fn sort(&mut self) {
         let (times, order) = (&self.times, self.settings.order);
-        let by_time = |a: &Waiting, b: &Waiting| times.time(a.slot).cmp(&times.time(b.slot));
-        let by_age = |a: &Waiting, b: &Waiting| a.todo.modified.cmp(&b.todo.modified);
-        let by_name = |a: &Waiting, b: &Waiting| natural_order(&a.todo.path, &b.todo.path);
+        let by_time = |a: &WaitingFile, b: &WaitingFile| times.time(a.slot).cmp(&times.time(b.slot));
+        let by_age = |a: &WaitingFile, b: &WaitingFile| a.todo.modified.cmp(&b.todo.modified);
+        let by_name = |a: &WaitingFile, b: &WaitingFile| natural_order(&a.todo.path, &b.todo.path);
         self.waiting.sort_by(|b, a| match order {
             Order::Time => by_time(a, b).then_with(|| by_age(a, b)).then_with(|| by_name(a, b)),
             Order::Modified => by_age(a, b).then_with(|| by_name(a, b)),
@@ -132,7 +132,7 @@ impl Bounded {
         for _ in 0..HEADS_PER_POLL {
             let Some(at) = self.unseen.checked_sub(1) else { return };
             self.unseen = at;
-            let Waiting { todo, slot } = &self.waiting[at];
+            let WaitingFile { todo, slot } = &self.waiting[at];
             // One that was begun goes on where it was; if nothing is known of that, it is read first.
             if todo.position.is_some() {
                 continue;
@@ -166,7 +166,7 @@ impl Bounded {
                 }
             };
             let slot = next.slot;
-            let Some(Waiting { todo, .. }) = self.waiting.pop() else { return Ok(None) };
+            let Some(WaitingFile { todo, .. }) = self.waiting.pop() else { return Ok(None) };
             match self.open(todo, slot)? {
                 true => return Ok(Some(self.open.len() - 1)),
                 false => self.times.close(slot),
@@ -268,7 +268,7 @@ impl Bounded {
     }
 }
 
-impl Source for Bounded {
+impl Source for BoundedFiles {
     fn restore(&mut self, splits: &BTreeMap<String, Value>) -> Result<(), ConnectorError> {
         self.begin(Position::all(splits)?)
     }

@@ -15,7 +15,7 @@ use crate::{ConnectorError, Reach};
 
 /// Files, and what could not be looked at on the way to them.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Discovery {
     /// By path; each once.
     pub(super) files: Vec<(PathBuf, Metadata)>,
     /// Paths that were passed over though the pattern means them, with the reason.
@@ -24,8 +24,8 @@ pub(super) struct Found {
 
 impl Pattern {
     /// The files there are now, by name. A file or folder that does not exist is no file.
-    pub(super) fn files(&self, reach: &Reach) -> Result<Found, ConnectorError> {
-        let mut found = Found::default();
+    pub(super) fn files(&self, reach: &Reach) -> Result<Discovery, ConnectorError> {
+        let mut found = Discovery::default();
         for alternative in self.alternatives() {
             match alternative {
                 Alternative::Glob { root, steps } => found.walk(reach, root, steps, true)?,
@@ -69,12 +69,12 @@ impl Pattern {
 
 /// The files right in a folder, without hidden ones.
 pub(super) fn files_of_folder(reach: &Reach, folder: &Path) -> Result<Vec<(PathBuf, Metadata)>, ConnectorError> {
-    let mut found = Found::default();
+    let mut found = Discovery::default();
     found.folder(reach, folder)?;
     Ok(found.files)
 }
 
-impl Found {
+impl Discovery {
     fn folder(&mut self, reach: &Reach, folder: &Path) -> Result<(), ConnectorError> {
         let listed = reach.folder(folder).and_then(|folder| folder.list());
         for entry in listed.map_err(|error| ConnectorError::io("list the folder", folder, error))? {

@@ -18,7 +18,7 @@ use super::super::formats::foreign;
 use super::super::lines::Room;
 use super::discover::{files_of_folder, is_folder, open_file};
 use super::input::{HEAD_BYTES, Head, Kind, head_content};
-use super::tailed::{Inode, State, Step, Tailed, is_copy};
+use super::tailed::{Inode, State, Step, TailedFile, is_copy};
 use super::{FileSettings, names, not_followed, owner};
 use crate::{ConnectorError, Polled, Source, SplitTimes};
 
@@ -45,7 +45,7 @@ pub(super) struct Follow {
     settings: FileSettings,
     index: u32,
     parallelism: u32,
-    files: Vec<Tailed>,
+    files: Vec<TailedFile>,
     /// Batches that were filled.
     turn: u64,
     scanned: Option<Instant>,
@@ -161,7 +161,7 @@ impl Follow {
                 return Err(ConnectorError::Format { input, format, hint });
             }
             self.pass_over(&path, &format!("it is {format}; {hint}"));
-            let mut tailed = Tailed::new(inode, path, State::Done, 0);
+            let mut tailed = TailedFile::new(inode, path, State::Done, 0);
             tailed.head = Head::of(&content);
             self.files.push(tailed);
             return Ok(());
@@ -173,8 +173,9 @@ impl Follow {
         if !self.is_first_scan && self.is_perhaps_copy(&file, &path, &content)? {
             return Ok(());
         }
-        let mut tailed = Tailed::new(inode, path, State::Reading, 0);
-        let is_copied = |known: &&Tailed| known.is_copied_in(&tailed.path, &content) && !goes_on_otherwise(known, &file, kind);
+        let mut tailed = TailedFile::new(inode, path, State::Reading, 0);
+        let is_copied =
+            |known: &&TailedFile| known.is_copied_in(&tailed.path, &content) && !goes_on_otherwise(known, &file, kind);
         if let Some(original) = self.files.iter().find(is_copied) {
             tailed.state = if original.state == State::Done { State::Done } else { State::CopyOf(original.inode) };
             tailed.offset = original.offset();
@@ -248,7 +249,7 @@ impl Follow {
     /// is in a compressed one is not known; it is taken where no other is long enough.
     fn best_copy(&self, inode: Inode, offset: u64) -> Option<usize> {
         let copies = self.files.iter().enumerate().filter(|(_, file)| file.state == State::CopyOf(inode));
-        let length = |(at, file): (usize, &Tailed)| {
+        let length = |(at, file): (usize, &TailedFile)| {
             let file = open_file(&self.settings.reach, &file.path).ok()??;
             let (kind, _) = head_content(&file, &self.files[at].path).ok()?;
             let bytes = file.metadata().ok()?.len();
@@ -291,7 +292,11 @@ impl Follow {
     }
 
     /// Finds the file that a position of the checkpoint was in, wherever it is now.
-    fn find(&self, position: &Tailed, candidates: &[(PathBuf, Metadata)]) -> Result<Option<(Inode, PathBuf)>, ConnectorError> {
+    fn find(
+        &self,
+        position: &TailedFile,
+        candidates: &[(PathBuf, Metadata)],
+    ) -> Result<Option<(Inode, PathBuf)>, ConnectorError> {
         let mut best: Option<(u8, Inode, PathBuf)> = None;
         for (path, metadata) in candidates {
             let inode = Inode::of(metadata);
@@ -324,7 +329,7 @@ impl Follow {
     }
 
     /// Takes up a split where the checkpoint left it.
-    fn resume(&mut self, mut position: Tailed, candidates: &[(PathBuf, Metadata)]) -> Result<(), ConnectorError> {
+    fn resume(&mut self, mut position: TailedFile, candidates: &[(PathBuf, Metadata)]) -> Result<(), ConnectorError> {
         let Some((inode, path)) = self.find(&position, candidates)? else {
             if position.state != State::Reading || position.offset == 0 {
                 return Ok(());
@@ -359,7 +364,7 @@ impl Follow {
 
 /// Whether a plain file that begins like a known one has other content further on, as far as both are there: two logs that begin
 /// with the same long header. Of a known one that was cut since nothing can be said.
-fn goes_on_otherwise(known: &Tailed, file: &File, kind: Option<Kind>) -> bool {
+fn goes_on_otherwise(known: &TailedFile, file: &File, kind: Option<Kind>) -> bool {
     let Some(input) = known.input.as_ref().filter(|input| input.kind == Kind::Plain && kind == Some(Kind::Plain)) else {
         return false;
     };
@@ -387,7 +392,7 @@ impl Source for Follow {
         self.is_first_scan = false;
         let mut positions = Vec::new();
         for (id, value) in splits {
-            let Some(position) = Tailed::from_json(value) else { return Err(not_followed(id, value)) };
+            let Some(position) = TailedFile::from_json(value) else { return Err(not_followed(id, value)) };
             if self.is_mine(&position.path) {
                 positions.push(position);
             }
@@ -461,7 +466,7 @@ impl Source for Follow {
 
     fn position(&mut self) -> BTreeMap<String, Value> {
         self.note_times();
-        let is_known = |file: &&Tailed| file.state == State::Reading || file.gone_since.is_none();
+        let is_known = |file: &&TailedFile| file.state == State::Reading || file.gone_since.is_none();
         self.files.iter().filter(is_known).map(|file| (file.inode.id(), file.to_json())).collect()
     }
 

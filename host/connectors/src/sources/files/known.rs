@@ -16,7 +16,7 @@ use weir_model::{Timestamp, WATERMARK_START};
 use super::discover::open_file;
 use super::input::{Head, Kind, REPLACED_HINT, head_content};
 use super::names;
-use super::tailed::{Inode, Tailed};
+use super::tailed::{Inode, TailedFile};
 use crate::{ConnectorError, Reach};
 
 /// How far a file was read. The id of its split is its path ([`names::to_text`]).
@@ -64,7 +64,7 @@ impl Position {
         let read = |(id, value): (&String, &Value)| match Position::from_json(value) {
             Some(position) => Ok((id.clone(), position)),
             None => {
-                let reason = match Tailed::from_json(value) {
+                let reason = match TailedFile::from_json(value) {
                     Some(_) => "it was followed before (`follow = true`), and is read once now".to_owned(),
                     None => format!("{value} is not a position in a file that is read once"),
                 };
@@ -99,7 +99,7 @@ pub(super) struct Todo {
 
 /// What there is to do of the files there are.
 #[derive(Default)]
-pub(super) struct Resolved {
+pub(super) struct Resolution {
     pub(super) todo: Vec<Todo>,
     /// Files that were read to their ends, by id; also those that are no longer there.
     pub(super) done: BTreeMap<String, Position>,
@@ -119,8 +119,8 @@ pub(super) fn resolve(
     pattern: &str,
     reach: &Reach,
     is_mine: impl Fn(&str) -> bool,
-) -> Result<Resolved, ConnectorError> {
-    let mut resolved = Resolved::default();
+) -> Result<Resolution, ConnectorError> {
+    let mut resolved = Resolution::default();
     let mut strangers = Vec::new();
     let files = distinct(files).into_iter().map(|(path, metadata)| (names::to_text(&path), path, metadata));
     let (mine, others): (Vec<_>, Vec<_>) = files.partition(|(id, ..)| is_mine(id));
@@ -144,7 +144,7 @@ pub(super) fn resolve(
     }
     // In an order that is the same for all subtasks, since each takes a position that others could mean.
     strangers.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-    let named = Named::new(&positions);
+    let named = NameIndex::new(&positions);
     for (id, path, metadata) in strangers {
         match renamed(&named, &mut positions, reach, &path, &metadata)? {
             Some((place, position)) => resolved.add(id, path, &metadata, place, Some(position)),
@@ -186,7 +186,7 @@ fn distinct(files: Vec<(PathBuf, Metadata)>) -> Vec<(PathBuf, Metadata)> {
     kept
 }
 
-impl Resolved {
+impl Resolution {
     fn add(&mut self, id: String, path: PathBuf, metadata: &Metadata, place: Place, position: Option<Position>) {
         match (place, position) {
             (Place::Done, Some(position)) => {
@@ -249,15 +249,15 @@ fn place(position: &Position, reach: &Reach, path: &Path, metadata: &Metadata) -
 }
 
 /// Positions by what a file keeps when it gets another name: its inode, or its [`series`].
-struct Named {
+struct NameIndex {
     by_inode: BTreeMap<Inode, Vec<String>>,
     by_series: BTreeMap<(PathBuf, String), Vec<String>>,
 }
 
-impl Named {
+impl NameIndex {
     /// Those of files of which something is known.
-    fn new(positions: &BTreeMap<String, Position>) -> Named {
-        let mut named = Named { by_inode: BTreeMap::new(), by_series: BTreeMap::new() };
+    fn new(positions: &BTreeMap<String, Position>) -> NameIndex {
+        let mut named = NameIndex { by_inode: BTreeMap::new(), by_series: BTreeMap::new() };
         for (id, position) in positions.iter().filter(|(_, position)| position.head.bytes > 0) {
             if let Some(inode) = position.inode {
                 named.by_inode.entry(inode).or_default().push(id.clone());
@@ -282,7 +282,7 @@ impl Named {
 
 /// The position of a file that had another name, which is taken out of `positions`: those whose own file is no longer there.
 fn renamed(
-    named: &Named,
+    named: &NameIndex,
     positions: &mut BTreeMap<String, Position>,
     reach: &Reach,
     path: &Path,

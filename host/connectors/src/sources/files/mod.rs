@@ -38,11 +38,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use self::bounded::Bounded;
+use self::bounded::BoundedFiles;
 use self::follow::Follow;
 use self::known::{Position, resolve};
 use self::pattern::Pattern;
-use self::tailed::Tailed;
+use self::tailed::TailedFile;
 use super::lines::{LongLines, Rules};
 use crate::settings::{Settings, error};
 use crate::{ConnectorError, More, Reach, SettingError, Source, SourceFactory};
@@ -121,7 +121,7 @@ impl SourceFactory for FileSourceFactory {
         Ok(if self.follow {
             Box::new(Follow::new(settings, index, parallelism))
         } else {
-            Box::new(Bounded::new(settings, index, parallelism)?)
+            Box::new(BoundedFiles::new(settings, index, parallelism)?)
         })
     }
 
@@ -132,7 +132,7 @@ impl SourceFactory for FileSourceFactory {
     fn more(&self, splits: &BTreeMap<String, Value>) -> Result<More, ConnectorError> {
         let FileSettings { pattern, reach, .. } = &self.settings;
         if self.follow {
-            return match splits.iter().find(|(_, value)| Tailed::from_json(value).is_none()) {
+            return match splits.iter().find(|(_, value)| TailedFile::from_json(value).is_none()) {
                 Some((id, value)) => Err(not_followed(id, value)),
                 None => Ok(More::Nothing(self.describe())),
             };

@@ -47,7 +47,7 @@ pub(super) enum State {
 }
 
 /// A followed file.
-pub(super) struct Tailed {
+pub(super) struct TailedFile {
     pub(super) inode: Inode,
     pub(super) path: PathBuf,
     pub(super) state: State,
@@ -99,7 +99,7 @@ pub(super) enum Step {
 
 /// What opening a followed file gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Opened {
+pub(super) enum OpenOutcome {
     Yes,
     /// It is empty, or its writer is not done with it.
     NothingYet,
@@ -107,9 +107,9 @@ pub(super) enum Opened {
     OtherContent,
 }
 
-impl Tailed {
-    pub(super) fn new(inode: Inode, path: PathBuf, state: State, offset: u64) -> Tailed {
-        Tailed {
+impl TailedFile {
+    pub(super) fn new(inode: Inode, path: PathBuf, state: State, offset: u64) -> TailedFile {
+        TailedFile {
             inode,
             path,
             state,
@@ -142,9 +142,9 @@ impl Tailed {
                 return Ok(Step::Caught);
             };
             match self.open(file)? {
-                Opened::Yes => {}
-                Opened::NothingYet => return Ok(Step::Caught),
-                Opened::OtherContent => return Ok(Step::Cut),
+                OpenOutcome::Yes => {}
+                OpenOutcome::NothingYet => return Ok(Step::Caught),
+                OpenOutcome::OtherContent => return Ok(Step::Cut),
             }
         }
         match &self.input {
@@ -202,26 +202,26 @@ impl Tailed {
     }
 
     /// Takes the open file up where it was left.
-    pub(super) fn open(&mut self, file: File) -> Result<Opened, ConnectorError> {
+    pub(super) fn open(&mut self, file: File) -> Result<OpenOutcome, ConnectorError> {
         let metadata = file.metadata().map_err(|error| ConnectorError::io("look at", &self.path, error))?;
         if Inode::of(&metadata) != self.inode || self.stalled_bytes == Some(metadata.len()) {
-            return Ok(Opened::NothingYet);
+            return Ok(OpenOutcome::NothingYet);
         }
         let (kind, content) = head_content(&file, &self.path)?;
         if !self.head.matches(&content) {
-            return Ok(Opened::OtherContent);
+            return Ok(OpenOutcome::OtherContent);
         }
         let Some(kind) = kind else {
             self.held = Some(file);
-            return Ok(Opened::NothingYet);
+            return Ok(OpenOutcome::NothingYet);
         };
         if kind == Kind::Plain && metadata.len() < self.offset {
-            return Ok(Opened::OtherContent);
+            return Ok(OpenOutcome::OtherContent);
         }
         self.head = Head::of(&content);
         (self.stalled_bytes, self.caught) = (None, None);
         self.input = Some(Input::over(file, &self.path, self.offset)?);
-        Ok(Opened::Yes)
+        Ok(OpenOutcome::Yes)
     }
 
     /// Whether a file that is not read is still the one it was: without a handle its inode may have become another file's.
@@ -295,7 +295,7 @@ impl Tailed {
         position
     }
 
-    pub(super) fn from_json(value: &Value) -> Option<Tailed> {
+    pub(super) fn from_json(value: &Value) -> Option<TailedFile> {
         let inode = |value: &Value| Some(Inode { device: value["device"].as_u64()?, number: value["inode"].as_u64()? });
         let state = match value["state"].as_str()? {
             "reading" => State::Reading,
@@ -304,7 +304,7 @@ impl Tailed {
             _ => return None,
         };
         let path = names::from_text(value["path"].as_str()?)?;
-        let mut tailed = Tailed::new(inode(value)?, path, state, value["offset"].as_u64()?);
+        let mut tailed = TailedFile::new(inode(value)?, path, state, value["offset"].as_u64()?);
         tailed.head = Head::from_json(&value["head"])?;
         tailed.event_time_max = value["event_time"].as_i64().unwrap_or(WATERMARK_START);
         if let Some(previous) = value.get("previous") {

@@ -1,9 +1,9 @@
 //! Hand-written components keep their behaviour, and their state can be read and put back.
 
 use super::rig::{Rig, fixture, validate};
-use crate::intake::{Accessor, MemoryInfo, Prepared, inspect, prepare};
+use crate::intake::{Accessor, MemoryInfo, PreparedUpload, inspect, prepare};
 
-fn prepared(bytes: &[u8]) -> Prepared {
+fn prepared(bytes: &[u8]) -> PreparedUpload {
     let prepared = prepare(bytes).unwrap();
     validate(&prepared);
     assert_eq!(prepared.inspection, inspect(bytes).unwrap());

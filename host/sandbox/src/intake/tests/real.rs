@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use super::rig::{Rig, validate};
-use crate::intake::{Prepared, SnapshotKind, prepare};
+use crate::intake::{PreparedUpload, SnapshotKind, prepare};
 
 /// A core module built by rustc and wit-bindgen: an operator of this repository.
 pub(super) fn core_module() -> Vec<u8> {
@@ -67,7 +67,7 @@ fn a_component_made_outside_is_the_same_operator_as_the_core_module_it_was_made_
     validate(&from_component);
     assert_eq!(from_module.accessors, from_component.accessors);
     assert_ne!(from_module.digest, from_component.digest, "the digest is of what was uploaded");
-    let shape = |prepared: &Prepared| {
+    let shape = |prepared: &PreparedUpload| {
         let inspection = prepared.inspection.clone();
         let sorted = |names: Vec<String>| names.into_iter().collect::<BTreeSet<_>>();
         (sorted(inspection.imports), sorted(inspection.exports), inspection.memories, inspection.functions)

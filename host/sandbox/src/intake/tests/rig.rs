@@ -3,7 +3,7 @@
 use wasmtime::component::{Component, ComponentNamedList, Func, Instance, Lift, Linker, Lower};
 use wasmtime::{Engine, Store};
 
-use crate::intake::{Accessor, Prepared, features};
+use crate::intake::{Accessor, PreparedUpload, features};
 
 /// A component of `testdata/intake`.
 macro_rules! fixture {
@@ -14,7 +14,7 @@ macro_rules! fixture {
 pub(super) use fixture;
 
 /// Checks that both variants of `prepared` are valid, whatever is done with them later.
-pub(super) fn validate(prepared: &Prepared) {
+pub(super) fn validate(prepared: &PreparedUpload) {
     for bytes in [&prepared.init, &prepared.run] {
         wasmparser::Validator::new_with_features(features::accepted()).validate_all(bytes).unwrap();
     }

@@ -182,7 +182,7 @@ fn try_out(kernel: &Arc<Kernel>) -> io::Result<()> {
     let write = |page: usize| unsafe { region.write(page * PAGE_BYTES + 1, b"x") };
     // SAFETY: as above. Reading populates a page without writing it.
     let read = |page: usize| std::hint::black_box(unsafe { region.bytes() }[page * PAGE_BYTES]);
-    let mut armed = Armed::new(kernel.clone());
+    let mut armed = KernelTracker::new(kernel.clone());
     write(1);
     read(2);
     read(4);
@@ -222,14 +222,14 @@ unsafe fn ioctl_count<T>(file: &impl AsRawFd, request: libc::Ioctl, arg: &mut T)
 }
 
 /// Tracks one memory.
-pub(crate) struct Armed {
+pub(crate) struct KernelTracker {
     kernel: Arc<Kernel>,
     is_registered: bool,
 }
 
-impl Armed {
-    pub(super) fn new(kernel: Arc<Kernel>) -> Armed {
-        Armed { kernel, is_registered: false }
+impl KernelTracker {
+    pub(super) fn new(kernel: Arc<Kernel>) -> KernelTracker {
+        KernelTracker { kernel, is_registered: false }
     }
 
     /// See [`super::Tracker::take_written`].
@@ -276,7 +276,7 @@ mod tests {
         let template = template(8);
         let region = Region::reserve(64 * PAGE_BYTES).unwrap();
         region.overlay(&template).unwrap();
-        let mut armed = Armed::new(kernel);
+        let mut armed = KernelTracker::new(kernel);
         write(&region, 0);
         assert!(armed.take_written(&region).unwrap().iter().eq([0]));
         write(&region, 3);
@@ -301,7 +301,7 @@ mod tests {
         let template = template(pages);
         let region = Region::reserve(2 * pages * PAGE_BYTES).unwrap();
         region.overlay(&template).unwrap();
-        let mut armed = Armed::new(kernel);
+        let mut armed = KernelTracker::new(kernel);
         for _ in 0..2 {
             (0..pages).step_by(2).for_each(|page| write(&region, page));
             assert!(armed.take_written(&region).unwrap().iter().eq((0..pages as u32).step_by(2)));

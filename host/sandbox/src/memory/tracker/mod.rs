@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::{PageSet, Region, SealedMemory};
 use crate::error::SandboxError;
 use hashing::Hashing;
-use kernel::{Armed, Kernel};
+use kernel::{Kernel, KernelTracker};
 
 /// How written pages are to be found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl TrackingInUse {
     /// A tracker for a memory that was just made as an overlay of `template`.
     pub(crate) fn tracker(&self, template: &Arc<SealedMemory>) -> Tracker {
         match &self.kernel {
-            Some(kernel) => Tracker::Kernel(Armed::new(kernel.clone())),
+            Some(kernel) => Tracker::Kernel(KernelTracker::new(kernel.clone())),
             None => Tracker::Hash(Hashing::new(template.clone())),
         }
     }
@@ -88,7 +88,7 @@ pub(crate) fn choose_tracking(tracking: Tracking) -> Result<TrackingInUse, Sandb
 
 /// Finds the written pages of one memory.
 pub(crate) enum Tracker {
-    Kernel(Armed),
+    Kernel(KernelTracker),
     Hash(Hashing),
 }
 
