@@ -8,7 +8,7 @@ use serde_json::json;
 use weir_api::Token;
 use weir_model::ErrorNumber;
 use weir_plan::parse_duration;
-use weir_protocol::api::LedElsewhere;
+use weir_protocol::api::StrayWorker;
 use weir_transport::pki::{Validity, add_node, create_cluster, renew_authority, revoke};
 use weir_transport::{Role, TransportError};
 
@@ -275,7 +275,7 @@ fn status(client: &Client, global: &Global) -> anyhow::Result<()> {
 }
 
 /// Workers that follow another coordinator, for people.
-fn led_elsewhere(workers: &[LedElsewhere]) -> String {
+fn led_elsewhere(workers: &[StrayWorker]) -> String {
     let header = ["WORKER", "SEEN", "AT", "FOLLOWS", "RUNS"].map(str::to_owned).to_vec();
     let rows = workers.iter().map(|worker| {
         vec![

@@ -7,14 +7,14 @@ use weir_protocol::api::{EventLevel, JobState, Refusal};
 use crate::chronicle::Entry;
 use crate::record::{Desired, JobRecord};
 use crate::state::State;
-use crate::words::{Done, JobAsk};
+use crate::words::{JobAsk, Receipt};
 use crate::{kinds, refusals, views};
 
 /// The key of the job file that a person changes by rescaling.
 const PARALLELISM: &str = "job.parallelism";
 
 /// What is to become of a job that a person asks for something.
-pub(crate) struct Wanted {
+pub(crate) struct Decision {
     /// What was attempted, for messages.
     pub(crate) action: String,
     pub(crate) record: JobRecord,
@@ -24,12 +24,12 @@ pub(crate) struct Wanted {
 
 impl State {
     /// How a job is, for whoever has asked it for something.
-    pub(crate) fn status_of(&self, name: &str) -> Result<Done, Refusal> {
-        self.find("show", name).map(|job| Done::Job(Box::new(views::status(name, &job.book))))
+    pub(crate) fn status_of(&self, name: &str) -> Result<Receipt, Refusal> {
+        self.find("show", name).map(|job| Receipt::Job(Box::new(views::status(name, &job.book))))
     }
 
     /// What becomes of a job that is asked for something; `None` where it was asked for it already.
-    pub(crate) fn judge(&self, name: &str, ask: JobAsk) -> Result<Option<Wanted>, Refusal> {
+    pub(crate) fn judge(&self, name: &str, ask: JobAsk) -> Result<Option<Decision>, Refusal> {
         match ask {
             JobAsk::Stop => self.judge_stop(name),
             JobAsk::Cancel => self.judge_cancel(name),
@@ -37,7 +37,7 @@ impl State {
         }
     }
 
-    fn judge_stop(&self, name: &str) -> Result<Option<Wanted>, Refusal> {
+    fn judge_stop(&self, name: &str) -> Result<Option<Decision>, Refusal> {
         let record = &self.find("stop", name)?.book.record;
         match record.desired {
             _ if record.state.is_over() => return Err(refusals::over("stop", name, record.state)),
@@ -49,10 +49,10 @@ impl State {
         let event = Some((EventLevel::Info, kinds::STOP_REQUESTED, message));
         let entry = Entry { state: Some((JobState::Stopping, None)), event };
         let record = JobRecord { desired: Desired::Stop, ..record.clone() };
-        Ok(Some(Wanted { action: format!("stop job {name}"), record, entry, wish: Wish::Stop }))
+        Ok(Some(Decision { action: format!("stop job {name}"), record, entry, wish: Wish::Stop }))
     }
 
-    fn judge_cancel(&self, name: &str) -> Result<Option<Wanted>, Refusal> {
+    fn judge_cancel(&self, name: &str) -> Result<Option<Decision>, Refusal> {
         let record = &self.find("cancel", name)?.book.record;
         if record.state.is_over() {
             return Err(refusals::over("cancel", name, record.state));
@@ -63,10 +63,10 @@ impl State {
         let message = "it was asked to end without a last checkpoint".to_owned();
         let entry = Entry::event(EventLevel::Info, kinds::CANCEL_REQUESTED, message);
         let record = JobRecord { desired: Desired::Cancel, ..record.clone() };
-        Ok(Some(Wanted { action: format!("cancel job {name}"), record, entry, wish: Wish::Cancel }))
+        Ok(Some(Decision { action: format!("cancel job {name}"), record, entry, wish: Wish::Cancel }))
     }
 
-    fn judge_rescale(&self, name: &str, parallelism: u32) -> Result<Option<Wanted>, Refusal> {
+    fn judge_rescale(&self, name: &str, parallelism: u32) -> Result<Option<Decision>, Refusal> {
         let action = "change the parallelism of";
         let record = &self.find(action, name)?.book.record;
         match record.desired {
@@ -104,6 +104,6 @@ impl State {
         let message = format!("it was asked to go on with parallelism {parallelism} instead of {}", now.parallelism);
         let entry = Entry::event(EventLevel::Info, kinds::RESCALE_REQUESTED, message);
         let record = JobRecord { rescale: Some(parallelism), ..record.clone() };
-        Ok(Some(Wanted { action: format!("{action} job {name}"), record, entry, wish: Wish::Rescale(parallelism) }))
+        Ok(Some(Decision { action: format!("{action} job {name}"), record, entry, wish: Wish::Rescale(parallelism) }))
     }
 }

@@ -6,7 +6,7 @@ use weir_protocol::api::EventLevel;
 use crate::book::happen;
 use crate::chronicle::Entry;
 use crate::job::{CHANGES_WAITING_MAX, Edit, Item, Note, Then, Writing};
-use crate::record::{BegunChange, Change, Unwritten};
+use crate::record::{BegunChange, Change, WriteFailure};
 use crate::state::State;
 use crate::words::{ChangeId, JobAsk, Output, RequestId};
 use crate::{Now, refusals};
@@ -98,14 +98,14 @@ impl State {
     }
 
     /// What became of a change of a job.
-    pub(crate) fn job_written(&mut self, now: Now, id: ChangeId, result: Result<(), Unwritten>, out: &mut Vec<Output>) {
+    pub(crate) fn job_written(&mut self, now: Now, id: ChangeId, result: Result<(), WriteFailure>, out: &mut Vec<Output>) {
         let of = |job: &crate::job::Job| job.writing.as_ref().is_some_and(|writing| writing.id == id);
         let Some(name) = self.jobs.iter().find(|(_, job)| of(job)).map(|(name, _)| name.clone()) else { return };
         self.follow(&name, result, out);
         self.write_next(now, &name, out);
     }
 
-    fn follow(&mut self, name: &str, result: Result<(), Unwritten>, out: &mut Vec<Output>) {
+    fn follow(&mut self, name: &str, result: Result<(), WriteFailure>, out: &mut Vec<Output>) {
         let Some(job) = self.jobs.get_mut(name) else { return };
         let Some(Writing { record, then, .. }) = job.writing.take() else { return };
         if result.is_ok() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_model::Epoch;
-use weir_protocol::api::LedElsewhere;
+use weir_protocol::api::StrayWorker;
 use weir_protocol::{Register, follows};
 
 use crate::{Hello, Now};
@@ -24,12 +24,12 @@ const DIGITS_MIN: usize = 8;
 pub(crate) struct Elsewhere {
     epoch: Epoch,
     succeeds: Vec<Epoch>,
-    seen: BTreeMap<Arc<str>, (Now, LedElsewhere)>,
+    seen: BTreeMap<Arc<str>, (Now, StrayWorker)>,
 }
 
 /// What a person has named cannot be adopted.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NotAdopted {
+pub(crate) enum AdoptionRefusal {
     /// It is too short, or no number at all.
     NoOrigin,
     /// No worker that was seen is led by such a coordinator.
@@ -71,7 +71,7 @@ impl Elsewhere {
             self.epoch,
             led_by.origin_short()
         );
-        let shown = LedElsewhere {
+        let shown = StrayWorker {
             worker: hello.name.to_string(),
             from: hello.from.clone(),
             led_by,
@@ -89,22 +89,22 @@ impl Elsewhere {
     }
 
     /// Workers that do not join, by name.
-    pub(crate) fn shown(&self) -> Vec<LedElsewhere> {
+    pub(crate) fn shown(&self) -> Vec<StrayWorker> {
         self.seen.values().map(|(_, shown)| shown.clone()).collect()
     }
 
     /// Whose place this coordinator would take, if it took that of the coordinator with this origin (the beginning of it) up to the
     /// last life of it that was seen. To be written durably, and then [`Elsewhere::adopt`]ed.
-    pub(crate) fn with(&self, origin: &str) -> Result<Vec<Epoch>, NotAdopted> {
+    pub(crate) fn with(&self, origin: &str) -> Result<Vec<Epoch>, AdoptionRefusal> {
         let origin = origin.to_ascii_lowercase();
         if origin.len() < DIGITS_MIN || !origin.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(NotAdopted::NoOrigin);
+            return Err(AdoptionRefusal::NoOrigin);
         }
         let seen = self.seen.values().map(|(_, shown)| shown.led_by).chain(self.succeeds.iter().copied());
         let named: Vec<Epoch> = seen.filter(|epoch| epoch.origin_text().starts_with(&origin)).collect();
-        let first = named.first().ok_or(NotAdopted::Unknown)?;
+        let first = named.first().ok_or(AdoptionRefusal::Unknown)?;
         if named.iter().any(|epoch| epoch.origin != first.origin) {
-            return Err(NotAdopted::Several);
+            return Err(AdoptionRefusal::Several);
         }
         let last = Epoch { count: named.iter().map(|epoch| epoch.count).max().unwrap_or(first.count), ..*first };
         let others = self.succeeds.iter().copied().filter(|epoch| epoch.origin != last.origin);
@@ -174,14 +174,14 @@ mod tests {
     #[test]
     fn only_a_coordinator_whose_workers_were_seen_is_adopted_and_only_where_it_is_clear_which() {
         let mut elsewhere = Elsewhere::new(epoch(1, 3), Vec::new());
-        assert_eq!(elsewhere.with("02020202"), Err(NotAdopted::Unknown));
+        assert_eq!(elsewhere.with("02020202"), Err(AdoptionRefusal::Unknown));
         let similar = Epoch { origin: std::array::from_fn(|index| if index < 8 { 2 } else { 3 }), count: 1 };
         elsewhere.objection(at(0), &hello("a"), &register(Some(epoch(2, 1)), &["a"]));
         elsewhere.objection(at(0), &hello("b"), &register(Some(similar), &["a"]));
-        assert_eq!(elsewhere.with("02020202"), Err(NotAdopted::Several));
+        assert_eq!(elsewhere.with("02020202"), Err(AdoptionRefusal::Several));
         assert_eq!(elsewhere.with(&epoch(2, 1).origin_text()), Ok(vec![epoch(2, 1)]));
-        assert_eq!(elsewhere.with("0202"), Err(NotAdopted::NoOrigin));
-        assert_eq!(elsewhere.with("weir-coordinator"), Err(NotAdopted::NoOrigin));
+        assert_eq!(elsewhere.with("0202"), Err(AdoptionRefusal::NoOrigin));
+        assert_eq!(elsewhere.with("weir-coordinator"), Err(AdoptionRefusal::NoOrigin));
         // An older folder of the same coordinator was put in place.
         elsewhere.objection(at(0), &hello("c"), &register(Some(epoch(1, 9)), &["a"]));
         assert_eq!(elsewhere.with("01010101"), Ok(vec![epoch(1, 9)]));

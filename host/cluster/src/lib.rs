@@ -59,12 +59,12 @@ mod words;
 mod workers;
 
 pub use machine::Machine;
-pub use record::{BegunChange, Change, Counts, Desired, JobRecord, Metadata, StoredJob, Unwritten};
+pub use record::{BegunChange, Change, Counts, Desired, JobRecord, Metadata, StoredJob, WriteFailure};
 pub use registry::{LinkId, Now};
 pub use state::Settings;
 pub use takeover::{Takeover, Verdict};
 pub use views::component;
-pub use words::{Ask, ChangeId, Done, Hello, Input, JobAsk, LogLine, NameAsk, Output, RequestId};
+pub use words::{Ask, ChangeId, Hello, Input, JobAsk, LogLine, NameAsk, Output, Receipt, RequestId};
 
 /// Events kept of each job; older ones are dropped.
 pub const EVENTS_PER_JOB_MAX: u64 = 1_000;

@@ -47,6 +47,12 @@ impl Machine {
                 let changes = self.state.registry.ended(now, &worker, incarnation);
                 self.state.apply(now, "", changes, &[], out);
             }
+            Input::Unheard { worker, reason } => {
+                if let Some(link) = self.state.registry.link(&worker) {
+                    let changes = self.state.registry.closed(now, link, &reason);
+                    self.state.apply(now, "", changes, &[], out);
+                }
+            }
             Input::Asked { request, .. } if self.state.closing => {
                 let answer = Err(refusals::coordinator_ends("do what is asked for"));
                 out.push(Output::Answer { request, answer });

@@ -8,13 +8,13 @@ use crate::book::happen;
 use crate::chronicle::{self, Entry};
 use crate::job::Job;
 use crate::queue::{Then, WAITING_MAX, Writing};
-use crate::record::{BegunChange, Change, Desired, JobRecord, Unwritten};
+use crate::record::{BegunChange, Change, Desired, JobRecord, WriteFailure};
 use crate::state::State;
-use crate::words::{ChangeId, Done, NameAsk, Output, RequestId};
+use crate::words::{ChangeId, NameAsk, Output, Receipt, RequestId};
 use crate::{JOBS_MAX, Now, kinds, refusals};
 
 /// Something that is to be written: the change, what was attempted, what follows.
-type Judged = (Change, String, Then);
+type NameDecision = (Change, String, Then);
 
 impl State {
     /// A person asks for something about names.
@@ -63,7 +63,7 @@ impl State {
         self.jobs.get(name).is_some_and(|job| !job.is_quiet())
     }
 
-    fn judge_submission(&self, now: Now, submission: &JobSubmission, loaded: &weir_plan::Job) -> Result<Judged, Refusal> {
+    fn judge_submission(&self, now: Now, submission: &JobSubmission, loaded: &weir_plan::Job) -> Result<NameDecision, Refusal> {
         let name = loaded.name.clone();
         let action = format!("submit job {name}");
         let before = self.jobs.get(&name).map(|job| &job.book.record);
@@ -98,7 +98,7 @@ impl State {
         Ok((change, action, Then::Submitted { name, record: Box::new(record) }))
     }
 
-    fn judge_removal(&self, name: &str) -> Result<Judged, Refusal> {
+    fn judge_removal(&self, name: &str) -> Result<NameDecision, Refusal> {
         let state = self.find("remove", name)?.book.record.state;
         if !state.is_over() {
             return Err(refusals::not_over("remove", name, state));
@@ -107,7 +107,7 @@ impl State {
         Ok((Change::Forget { name: name.clone() }, format!("remove job {name}"), Then::Removed { name }))
     }
 
-    fn judge_adoption(&self, origin: &str) -> Result<Judged, Refusal> {
+    fn judge_adoption(&self, origin: &str) -> Result<NameDecision, Refusal> {
         let succeeds = self.elsewhere.with(origin);
         let succeeds = succeeds.map_err(|why| refusals::not_adopted(origin, &why, &self.elsewhere.shown()))?;
         let action = format!("adopt the workers of coordinator {origin}");
@@ -115,7 +115,13 @@ impl State {
     }
 
     /// What became of a change that is about names. False where it is none.
-    pub(crate) fn name_written(&mut self, now: Now, id: ChangeId, result: &Result<(), Unwritten>, out: &mut Vec<Output>) -> bool {
+    pub(crate) fn name_written(
+        &mut self,
+        now: Now,
+        id: ChangeId,
+        result: &Result<(), WriteFailure>,
+        out: &mut Vec<Output>,
+    ) -> bool {
         let Some(Writing { request, action, then, .. }) = self.names.writing.take_if(|writing| writing.id == id) else {
             return false;
         };
@@ -137,14 +143,14 @@ impl State {
                 self.jobs.remove(&name);
                 self.gate.forget(&name);
                 self.schedule.forget(&name);
-                Ok(Done::Written)
+                Ok(Receipt::Written)
             }
             Then::Adopted { succeeds } => {
                 let lost = succeeds.iter().map(Epoch::to_string).collect::<Vec<_>>().join(", ");
                 let message = format!("this coordinator takes the place of {lost}, which are lost; workers of them may join");
                 out.push(Output::log(EventLevel::Warning, message));
                 self.elsewhere.adopt(succeeds);
-                Ok(Done::Written)
+                Ok(Receipt::Written)
             }
         };
         out.push(Output::News);

@@ -123,7 +123,7 @@ pub enum BegunChange {
 /// A change is not durable, and nothing of it is there: why, with the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unwritten(pub String);
+pub struct WriteFailure(pub String);
 
 /// Where a coordinator's memory is kept. Calls may wait for a disk for as long as that takes.
 pub trait Metadata: Send + Sync {
@@ -131,11 +131,11 @@ pub trait Metadata: Send + Sync {
     ///
     /// # Errors
     /// If it is not; nothing of it is there then.
-    fn put(&self, change: &Change) -> Result<(), Unwritten>;
+    fn put(&self, change: &Change) -> Result<(), WriteFailure>;
 
     /// Events of a job with numbers greater than `after`, oldest first; no more than a few hundred at once.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn events(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, Unwritten>;
+    fn events(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, WriteFailure>;
 }

@@ -2,11 +2,11 @@
 
 use weir_model::ErrorNumber;
 use weir_plan::Diagnostics;
-use weir_protocol::api::{JobState, LedElsewhere, Refusal, RefusalKind};
+use weir_protocol::api::{JobState, Refusal, RefusalKind, StrayWorker};
 use weir_storage::{ComponentError, ComponentErrorKind};
 
-use crate::Unwritten;
-use crate::elsewhere::NotAdopted;
+use crate::WriteFailure;
+use crate::elsewhere::AdoptionRefusal;
 
 /// What to do where the coordinator's disk does not do it.
 const DISK_HINT: &str = "nothing was changed; look at the coordinator's disk and its log, and try again";
@@ -84,7 +84,7 @@ pub fn component(error: ComponentError) -> Refusal {
 }
 
 /// The coordinator's disk does not take it.
-pub fn disk(action: &str, error: &Unwritten) -> Refusal {
+pub fn disk(action: &str, error: &WriteFailure) -> Refusal {
     refusal(RefusalKind::Internal, ErrorNumber::CoordinatorDisk, format!("cannot {action}: {error}"), DISK_HINT)
 }
 
@@ -111,15 +111,17 @@ pub fn coordinator_ends(action: &str) -> Refusal {
 }
 
 /// Workers of a coordinator cannot be adopted.
-pub(crate) fn not_adopted(origin: &str, why: &NotAdopted, seen: &[LedElsewhere]) -> Refusal {
+pub(crate) fn not_adopted(origin: &str, why: &AdoptionRefusal, seen: &[StrayWorker]) -> Refusal {
     let (kind, reason) = match why {
-        NotAdopted::NoOrigin => (RefusalKind::Invalid, "that names none: a coordinator's id has at least 8 hexadecimal digits"),
-        NotAdopted::Unknown => {
+        AdoptionRefusal::NoOrigin => {
+            (RefusalKind::Invalid, "that names none: a coordinator's id has at least 8 hexadecimal digits")
+        }
+        AdoptionRefusal::Unknown => {
             (RefusalKind::NotFound, "no worker that is led by such a one has tried to join in the last minute")
         }
-        NotAdopted::Several => (RefusalKind::Conflict, "workers of several such coordinators have tried to join"),
+        AdoptionRefusal::Several => (RefusalKind::Conflict, "workers of several such coordinators have tried to join"),
     };
-    let known = |seen: &LedElsewhere| format!("{} (worker {})", seen.led_by.origin_text(), seen.worker);
+    let known = |seen: &StrayWorker| format!("{} (worker {})", seen.led_by.origin_text(), seen.worker);
     let hint = match seen {
         [] => {
             "start the workers with this coordinator's address; `weir cluster status` shows those that follow another".to_owned()

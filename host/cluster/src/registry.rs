@@ -66,7 +66,7 @@ pub(crate) struct Candidate {
 
 /// What follows from an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum MemberChange {
     /// A process of a worker is gone, as far as this coordinator is concerned.
     Lost {
         /// The worker.
@@ -128,14 +128,14 @@ impl Registry {
     }
 
     /// A worker registers on a connection.
-    pub(crate) fn register(&mut self, now: Now, link: LinkId, candidate: Candidate) -> Vec<Change> {
+    pub(crate) fn register(&mut self, now: Now, link: LinkId, candidate: Candidate) -> Vec<MemberChange> {
         if let Some(worker) = self.links.get(&link) {
             let reason = format!("worker {worker} registered twice on one connection");
             return self.drop_link(now, link, &reason);
         }
         let skew_ms = candidate.clock_ms as i64 - now.wall_ms as i64;
         if let Some(reason) = self.objection(now, &candidate, skew_ms) {
-            return vec![Change::Refused { link, reason }];
+            return vec![MemberChange::Refused { link, reason }];
         }
         let mut changes = Vec::new();
         if let Some(old) = self.members.get(&candidate.name).and_then(|member| member.link) {
@@ -149,7 +149,7 @@ impl Registry {
             worker.clone(),
             Member { candidate, link: Some(link), heard: now, since: now, skew_ms, certificate_until_ms: 0, suspected_ms: None },
         );
-        changes.push(Change::Joined { worker, link });
+        changes.push(MemberChange::Joined { worker, link });
         changes
     }
 
@@ -216,19 +216,19 @@ impl Registry {
     }
 
     /// A process that was suspected certainly has ended, even if words of it have been read since.
-    pub(crate) fn ended(&mut self, now: Now, worker: &str, incarnation: u64) -> Vec<Change> {
+    pub(crate) fn ended(&mut self, now: Now, worker: &str, incarnation: u64) -> Vec<MemberChange> {
         let member = self.members.get(worker).filter(|member| member.candidate.incarnation == incarnation);
         member.and_then(|member| member.link).map_or_else(Vec::new, |link| self.drop_link(now, link, ENDED))
     }
 
     /// A connection is closed.
-    pub(crate) fn closed(&mut self, now: Now, link: LinkId, reason: &str) -> Vec<Change> {
+    pub(crate) fn closed(&mut self, now: Now, link: LinkId, reason: &str) -> Vec<MemberChange> {
         self.drop_link(now, link, reason)
     }
 
     /// Time has passed. To be called much more often than the timeout: where it was not, this process stood still itself, what
     /// workers said is not read yet, and they are given the timeout once more.
-    pub(crate) fn tick(&mut self, now: Now) -> Vec<Change> {
+    pub(crate) fn tick(&mut self, now: Now) -> Vec<MemberChange> {
         let stood_still = self.ticked_ms.is_some_and(|before| now.steady_ms.saturating_sub(before) > STOOD_STILL_MS);
         if stood_still {
             self.members.values_mut().filter(|member| member.link.is_some()).for_each(|member| member.heard = now);
@@ -251,12 +251,12 @@ impl Registry {
         late.into_iter().flat_map(|(link, reason)| self.drop_link(now, link, &reason)).collect()
     }
 
-    fn drop_link(&mut self, now: Now, link: LinkId, reason: &str) -> Vec<Change> {
+    fn drop_link(&mut self, now: Now, link: LinkId, reason: &str) -> Vec<MemberChange> {
         let Some(worker) = self.links.remove(&link) else { return Vec::new() };
         let Some(member) = self.members.get_mut(&worker).filter(|member| member.link == Some(link)) else { return Vec::new() };
         member.link = None;
         member.since = now;
-        vec![Change::Lost { worker, link, reason: reason.to_owned() }]
+        vec![MemberChange::Lost { worker, link, reason: reason.to_owned() }]
     }
 
     /// Whether a connection is that of a worker which is there.

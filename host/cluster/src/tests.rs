@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_master::{Begun, Input as MasterInput, Notice, Outcome, Output as Says, Slots, Wish};
 use weir_model::{Attempt, CheckpointId, Epoch};
 use weir_protocol::api::{JobState, JobSubmission, Refusal};
-use weir_protocol::{Command, Execution, JobSpec, Placement, Prepare, Register, Running};
+use weir_protocol::{Command, Execution, Failure, FailureKind, JobSpec, Placement, Prepare, Register, Report, Running};
 
 use super::*;
 
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    fn answered(&mut self, request: RequestId, answer: Result<Done, Refusal>) {
+    fn answered(&mut self, request: RequestId, answer: Result<Receipt, Refusal>) {
         let ask = self.asked.remove(&request).expect("it was asked, and not answered before");
         match (ask, answer) {
             (Ask::Name(NameAsk::Submit(submission)), Ok(_)) => {
@@ -265,7 +265,7 @@ impl World {
             return;
         }
         let (change, what) = self.disk.given.remove(0);
-        let result = if takes { Ok(()) } else { Err(Unwritten("no space".to_owned())) };
+        let result = if takes { Ok(()) } else { Err(WriteFailure("no space".to_owned())) };
         if takes {
             self.disk.apply(what);
         }
@@ -422,6 +422,27 @@ fn a_disk_that_refuses_refuses_what_was_asked_for_and_the_record_of_an_execution
     world.disk_answers(false, None);
     assert!(world.asked.is_empty());
     assert_eq!((world.masters["a"].wish, world.machine.jobs()[0].state), (None, JobState::Running));
+}
+
+#[test]
+fn a_worker_that_says_more_than_is_kept_is_lost_and_its_job_learns_it() {
+    let mut world = running();
+    world.tell(Input::Unheard { worker: "w".into(), reason: "it says too much".to_owned() }, None);
+    assert_eq!(world.link, None, "its connection is closed");
+    assert!(!world.machine.workers()[0].alive);
+    assert!(!world.masters["a"].recorded, "its master knows");
+    // While a job waits for its other workers, what one says is kept up to a bound.
+    let begun = world.disk.jobs["a"].begun.clone().unwrap();
+    let mut world = running();
+    world.restart();
+    world.worker_comes(None);
+    let execution = begun.prepare.execution;
+    let job = world.machine.state.jobs.get_mut("a").unwrap();
+    job.way = job::Way::Later((0..job::WAITING_MAX).map(|_| MasterInput::SlotsChanged).collect());
+    let failure = Failure { kind: FailureKind::Transient, uid: None, reason: String::new() };
+    let report = Report::Failed { execution, failure };
+    world.tell(Input::Report { link: world.link.unwrap(), report: Box::new(report) }, None);
+    assert_eq!(world.link, None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use weir_model::Epoch;
 use weir_protocol::api::{EventLevel, JobStatus, JobSubmission, Refusal};
 use weir_protocol::{Command, Register, Report, WorkerId};
 
-use crate::{Change, LinkId, Unwritten};
+use crate::{Change, LinkId, WriteFailure};
 
 /// Number of something that a person has asked for. Given by whoever answers people; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,7 +64,7 @@ pub enum JobAsk {
 
 /// What was done of what a person asked for.
 #[derive(Clone, Debug)]
-pub enum Done {
+pub enum Receipt {
     /// A job was asked, or submitted; how it is.
     Job(Box<JobStatus>),
     /// The job is forgotten, or the workers may join.
@@ -104,6 +104,13 @@ pub enum Input {
         /// Number of the process.
         incarnation: u64,
     },
+    /// What a worker said could not be handed on, as too much waits already: the worker is lost.
+    Unheard {
+        /// The worker.
+        worker: WorkerId,
+        /// Why.
+        reason: String,
+    },
     /// A person asks for something. Answered by [`Output::Answer`].
     Asked {
         /// Number of the request.
@@ -123,7 +130,7 @@ pub enum Input {
         /// Which change.
         change: ChangeId,
         /// Whether it is durable. After an error nothing of it is there.
-        result: Result<(), Unwritten>,
+        result: Result<(), WriteFailure>,
     },
     /// Time has passed. To be said much more often than heartbeats are missed.
     Tick {
@@ -177,7 +184,7 @@ pub enum Output {
         /// Number of the request.
         request: RequestId,
         /// What was done, or why nothing was.
-        answer: Result<Done, Refusal>,
+        answer: Result<Receipt, Refusal>,
     },
     /// Something about a job has changed: wake those who wait for its events.
     News,

@@ -10,7 +10,7 @@ use weir_protocol::{Command, Execution, Register, Report, Running};
 use crate::chronicle::Entry;
 use crate::job::Edit;
 use crate::kinds;
-use crate::registry::{Candidate, Change, LinkId, Now};
+use crate::registry::{Candidate, LinkId, MemberChange, Now};
 use crate::state::State;
 use crate::takeover::{Takeover, Verdict};
 use crate::words::{Hello, Output};
@@ -78,12 +78,12 @@ impl State {
     }
 
     /// Carries out what the registry says. `running` is what the worker `name` says it runs.
-    pub(crate) fn apply(&mut self, now: Now, name: &str, changes: Vec<Change>, running: &[Running], out: &mut Vec<Output>) {
+    pub(crate) fn apply(&mut self, now: Now, name: &str, changes: Vec<MemberChange>, running: &[Running], out: &mut Vec<Output>) {
         for change in changes {
             match change {
-                Change::Lost { worker, link, reason } => self.lose(&worker, link, &reason, out),
-                Change::Joined { worker, link } => self.welcome(now, &worker, link, running, out),
-                Change::Refused { link, reason } => self.refuse(now, name, link, &reason, out),
+                MemberChange::Lost { worker, link, reason } => self.lose(&worker, link, &reason, out),
+                MemberChange::Joined { worker, link } => self.welcome(now, &worker, link, running, out),
+                MemberChange::Refused { link, reason } => self.refuse(now, name, link, &reason, out),
             }
         }
     }

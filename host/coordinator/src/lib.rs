@@ -16,7 +16,7 @@ mod surroundings;
 
 pub use error::ServeError;
 pub use local::{LOCAL_WORKER, Local, Open, Tell, Watch};
-pub use master::{JobThread, carry_out};
+pub use master::{JobThread, Mailbox, SendFailure, carry_out};
 pub use metadata::MetadataError;
 pub use options::{Inspect, OpenStorage, ServeOptions, Server};
 pub use server::serve;

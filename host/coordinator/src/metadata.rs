@@ -22,7 +22,7 @@ use std::time::Duration;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction};
 use serde::de::DeserializeOwned;
-use weir_cluster::{BegunChange, Change, EVENTS_PER_JOB_MAX, Metadata, StoredJob, Unwritten};
+use weir_cluster::{BegunChange, Change, EVENTS_PER_JOB_MAX, Metadata, StoredJob, WriteFailure};
 use weir_model::Epoch;
 use weir_protocol::api::JobEvent;
 
@@ -233,12 +233,12 @@ impl Database {
 }
 
 impl Metadata for Database {
-    fn put(&self, change: &Change) -> Result<(), Unwritten> {
-        self.write_change(change).map_err(|error| Unwritten(error.to_string()))
+    fn put(&self, change: &Change) -> Result<(), WriteFailure> {
+        self.write_change(change).map_err(|error| WriteFailure(error.to_string()))
     }
 
-    fn events(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, Unwritten> {
-        self.events_after(name, after).map_err(|error| Unwritten(error.to_string()))
+    fn events(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, WriteFailure> {
+        self.events_after(name, after).map_err(|error| WriteFailure(error.to_string()))
     }
 }
 

@@ -212,9 +212,18 @@ pub const EXECUTIONS_PER_JOB_MAX: usize = 4;
 /// Executions that a worker has given up and that have not ended. Beyond that it takes no more.
 pub const EXECUTIONS_STUCK_MAX: usize = 32;
 
+/// Messages of workers that wait for one master. It never waits itself, so thousands of tasks that all acknowledge a checkpoint at once are the
+/// most that is ever there; a worker that says more than fits is lost.
+pub const MASTER_INPUTS_WAITING_MAX: usize = 256 << 10;
+
+/// Messages of one worker that wait for its connection. One whose connection does not take them is lost, and registers anew.
+pub const REPORTS_WAITING_MAX: usize = 64 << 10;
+
 /// A reason that a worker gives; longer ones are cut.
 pub const REPORT_TEXT_BYTES_MAX: usize = 16 << 10;
 
+const _: () = assert!(REPORTS_WAITING_MAX >= 16 * PARALLELISM_MAX as usize, "all tasks of a worker may say something at once");
+const _: () = assert!(MASTER_INPUTS_WAITING_MAX >= REPORTS_WAITING_MAX, "one worker does not fill a master's inbox");
 const _: () = assert!(4 * HEARTBEAT_INTERVAL_MS <= HEARTBEAT_TIMEOUT_MS, "one late heartbeat loses no worker");
 const _: () = assert!(JOB_FILE_BYTES_MAX <= JOB_STRINGS_BYTES_MAX, "a file without variables never has too long strings");
 const _: () = assert!(JOB_STRINGS_BYTES_MAX < API_BODY_BYTES_MAX, "what a job may become can be submitted");

@@ -282,12 +282,12 @@ pub struct ClusterStatus {
     pub succeeds: Vec<Epoch>,
     /// Workers that do not join: they run what another coordinator began.
     #[serde(default)]
-    pub led_elsewhere: Vec<LedElsewhere>,
+    pub led_elsewhere: Vec<StrayWorker>,
 }
 
 /// A worker that runs what another coordinator began, and so does not join this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedElsewhere {
+pub struct StrayWorker {
     /// Its name.
     pub worker: String,
     /// `host:port` where it connects from.

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use weir_model::{CheckpointId, Digest, Epoch, OddExample, OddKind, Oddities};
 use weir_protocol::api::{
     CheckpointStatus, ClusterApi, ClusterStatus, ComponentStatus, EventLevel, JobDetail, JobEvent, JobState, JobStatus,
-    JobSubmission, LedElsewhere, Refusal, RefusalKind, VertexStatus, WorkerStatus,
+    JobSubmission, Refusal, RefusalKind, StrayWorker, VertexStatus, WorkerStatus,
 };
 
 use crate::{ApiOptions, Server, Token, serve};
@@ -122,8 +122,8 @@ pub(super) fn event(number: u64) -> JobEvent {
 
 pub(super) const EPOCH: Epoch = Epoch { origin: [7; 16], count: 3 };
 
-pub(super) fn led_elsewhere() -> LedElsewhere {
-    LedElsewhere {
+pub(super) fn led_elsewhere() -> StrayWorker {
+    StrayWorker {
         worker: "w2".to_owned(),
         from: "127.0.0.1:2".to_owned(),
         led_by: Epoch { origin: [1; 16], count: 2 },

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_coordinator::{Input, JobError, JobThread, LOCAL_WORKER, Local, MasterJob, Notice, Outcome, Wish};
+use weir_coordinator::{Input, JobError, JobThread, LOCAL_WORKER, Local, Mailbox, MasterJob, Notice, Outcome, SendFailure, Wish};
 use weir_model::{Digest, limits};
 use weir_protocol::Report;
 use weir_protocol::panics::{bug, caught};
@@ -30,13 +29,13 @@ pub(super) struct Process {
 pub(super) struct LocalJob {
     master: JobThread,
     worker: Worker,
-    told: Sender<Input>,
+    told: Mailbox,
     heartbeat: Heartbeat,
 }
 
 /// Asks a running job to stop with a last checkpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct StopHandle(Sender<Input>);
+pub(crate) struct StopHandle(Mailbox);
 
 impl StopHandle {
     /// Asks. Without effect where the job is over.
@@ -45,12 +44,15 @@ impl StopHandle {
     }
 }
 
-struct ToMaster(Sender<Input>);
+struct ToMaster(Mailbox);
 
 impl Reports for ToMaster {
     fn report(&self, report: Report) {
         // Nobody listens any more once the job is over.
-        let _ = self.0.send(Input::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) });
+        if self.0.send(Input::Report { worker: LOCAL_WORKER.into(), report: Box::new(report) }) == Err(SendFailure::Full) {
+            let reason = "the job's master has not heard what was said before".to_owned();
+            let _ = self.0.send(Input::WorkerLost { worker: LOCAL_WORKER.into(), reason });
+        }
     }
 }
 
@@ -118,7 +120,7 @@ struct Heartbeat {
 }
 
 impl Heartbeat {
-    fn start(worker: Worker, told: Sender<Input>) -> std::io::Result<Heartbeat> {
+    fn start(worker: Worker, told: Mailbox) -> std::io::Result<Heartbeat> {
         let over = Arc::new(AtomicBool::new(false));
         let ended = over.clone();
         let beat = move || {

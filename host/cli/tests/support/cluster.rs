@@ -9,7 +9,7 @@ use weir_api::{ApiOptions, Server, Token, serve};
 use weir_model::{CheckpointId, Digest, Epoch};
 use weir_protocol::api::{
     CheckpointStatus, ClusterApi, ClusterStatus, ComponentStatus, EventLevel, JobDetail, JobEvent, JobState, JobStatus,
-    JobSubmission, LedElsewhere, Refusal, RefusalKind, WorkerStatus,
+    JobSubmission, Refusal, RefusalKind, StrayWorker, WorkerStatus,
 };
 use weir_storage::digest_of;
 
@@ -103,7 +103,7 @@ impl ClusterApi for Fake {
             slots_used: 3,
             epoch: Epoch { origin: [7; 16], count: 3 },
             succeeds: Vec::new(),
-            led_elsewhere: vec![LedElsewhere {
+            led_elsewhere: vec![StrayWorker {
                 worker: "worker-2".to_owned(),
                 from: "10.0.0.6:7702".to_owned(),
                 led_by: Epoch { origin: [1; 16], count: 2 },

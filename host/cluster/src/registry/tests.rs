@@ -24,19 +24,19 @@ fn candidate(name: &str, incarnation: u64, now: Now) -> Candidate {
     }
 }
 
-fn refusal(changes: &[Change]) -> &str {
+fn refusal(changes: &[MemberChange]) -> &str {
     match changes {
-        [Change::Refused { reason, .. }] => reason,
+        [MemberChange::Refused { reason, .. }] => reason,
         other => panic!("not a refusal: {other:?}"),
     }
 }
 
-fn lost(worker: &str, link: LinkId, reason: &str) -> Change {
-    Change::Lost { worker: worker.into(), link, reason: reason.to_owned() }
+fn lost(worker: &str, link: LinkId, reason: &str) -> MemberChange {
+    MemberChange::Lost { worker: worker.into(), link, reason: reason.to_owned() }
 }
 
-fn joined(worker: &str, link: LinkId) -> Change {
-    Change::Joined { worker: worker.into(), link }
+fn joined(worker: &str, link: LinkId) -> MemberChange {
+    MemberChange::Joined { worker: worker.into(), link }
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn the_second_of_two_processes_with_one_name_waits_until_the_first_is_silent() {
     let changes = registry.register(at(RIVAL_HEARD_MS - 1), 2, candidate("a", 2, at(0)));
     assert!(refusal(&changes).contains("a worker named a is connected already, from 10.0.0.1:1"), "{changes:?}");
     assert!(registry.heard(at(700), 1).is_some());
-    assert!(matches!(registry.register(at(RIVAL_HEARD_MS), 3, candidate("a", 2, at(0)))[..], [Change::Refused { .. }]));
+    assert!(matches!(registry.register(at(RIVAL_HEARD_MS), 3, candidate("a", 2, at(0)))[..], [MemberChange::Refused { .. }]));
     let changes = registry.register(at(700 + RIVAL_HEARD_MS), 4, candidate("a", 2, at(0)));
     assert_eq!(changes, [lost("a", 1, "it was started anew"), joined("a", 4)]);
     assert_eq!(registry.heard(at(1_500), 1), None, "the old process is not listened to");
@@ -91,7 +91,7 @@ fn a_process_takes_the_place_of_one_that_seems_to_have_ended() {
     assert_eq!(registry.register(at(2), 2, candidate("a", 2, at(2))), [lost("a", 1, "it was started anew"), joined("a", 2)]);
     // The one before ends late: that is not the one that is there now.
     registry.suspect(at(3), "a", 1);
-    assert!(matches!(registry.register(at(4), 3, candidate("a", 3, at(4)))[..], [Change::Refused { .. }]));
+    assert!(matches!(registry.register(at(4), 3, candidate("a", 3, at(4)))[..], [MemberChange::Refused { .. }]));
 }
 
 #[test]
@@ -231,17 +231,17 @@ proptest! {
             };
             for change in changes {
                 match change {
-                    Change::Lost { worker, link, .. } => {
+                    MemberChange::Lost { worker, link, .. } => {
                         let (expected, ..) = current.remove(&worker).expect("only what joined is lost");
                         assert_eq!(link, expected);
                         assert!(dead.insert(link), "a connection is lost once");
                     }
-                    Change::Joined { worker, link } => {
+                    MemberChange::Joined { worker, link } => {
                         assert_eq!(link, next_link);
                         let before = current.insert(worker, (link, incarnation_of_new, now));
                         assert!(before.is_none(), "the process before is lost first");
                     }
-                    Change::Refused { link, .. } => {
+                    MemberChange::Refused { link, .. } => {
                         assert_eq!(link, next_link);
                         assert!(dead.insert(link));
                     }

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use weir_cluster::{Ask, Done, Input, JobAsk, NameAsk, RequestId, component, refusals};
+use weir_cluster::{Ask, Input, JobAsk, NameAsk, Receipt, RequestId, component, refusals};
 use weir_model::Digest;
 use weir_model::limits::COMPONENT_BYTES_MAX;
 use weir_plan::{VertexKind, format_size};
@@ -21,7 +21,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Cluster {
     /// Asks for something, and waits until it is done durably. `action` is for messages.
-    fn ask(&self, action: &str, ask: Ask) -> Result<Done, Refusal> {
+    fn ask(&self, action: &str, ask: Ask) -> Result<Receipt, Refusal> {
         let (asker, answer) = sync_channel(1);
         let request = {
             let mut desk = self.inner.desk.lock();
@@ -61,10 +61,10 @@ impl Cluster {
     }
 }
 
-fn status(done: Done, otherwise: impl FnOnce() -> Result<JobStatus, Refusal>) -> Result<JobStatus, Refusal> {
+fn status(done: Receipt, otherwise: impl FnOnce() -> Result<JobStatus, Refusal>) -> Result<JobStatus, Refusal> {
     match done {
-        Done::Job(status) => Ok(*status),
-        Done::Written => otherwise(),
+        Receipt::Job(status) => Ok(*status),
+        Receipt::Written => otherwise(),
     }
 }
 

@@ -3,28 +3,27 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
 use weir_cluster::Input;
 use weir_master::{Begun, Input as MasterInput, MasterJob, Notice, Output as Says};
-use weir_protocol::Command;
+use weir_protocol::{Command, WorkerId};
 use weir_storage::{JobStorage, StorageError};
 
 use super::Inner;
-use crate::{JobThread, Shortage, Slots, Surroundings};
+use crate::{JobThread, Mailbox, SendFailure, Shortage, Slots, Surroundings};
 
 /// The masters that run.
 #[derive(Default)]
 pub(super) struct Masters {
-    inboxes: BTreeMap<String, Sender<MasterInput>>,
+    inboxes: BTreeMap<String, Mailbox>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Masters {
     /// Starts the master of a job.
     pub(super) fn start(&mut self, inner: &Arc<Inner>, job: &str, master: MasterJob) -> io::Result<()> {
-        let (thread, inbox) = JobThread::with_limits(master, Arc::new(Surrounded(inner.clone())), inner.limits);
+        let (thread, inbox) = JobThread::with_limits(master, Arc::new(ClusterSurroundings(inner.clone())), inner.limits);
         let (inner, name) = (inner.clone(), job.to_owned());
         let run = move || {
             // A master that panics takes no other job along: it says so as a failure.
@@ -38,11 +37,21 @@ impl Masters {
         Ok(())
     }
 
-    /// Tells the master of a job something; nobody where it has ended.
-    pub(super) fn inform(&mut self, job: &str, input: MasterInput) {
-        let is_gone = self.inboxes.get(job).is_some_and(|inbox| inbox.send(input).is_err());
-        if is_gone {
-            self.inboxes.remove(job);
+    /// Tells the master of a job something; nobody where it has ended. Gives the worker that says more than is kept, if this was
+    /// one word too much.
+    pub(super) fn inform(&mut self, job: &str, input: MasterInput) -> Option<WorkerId> {
+        let mailbox = self.inboxes.get(job)?;
+        let from = match &input {
+            MasterInput::Report { worker, .. } => Some(worker.clone()),
+            _ => None,
+        };
+        match mailbox.send(input) {
+            Ok(()) => None,
+            Err(SendFailure::Full) => from,
+            Err(SendFailure::Gone) => {
+                self.inboxes.remove(job);
+                None
+            }
         }
     }
 
@@ -53,15 +62,15 @@ impl Masters {
 }
 
 /// What surrounds a master: the cluster.
-struct Surrounded(Arc<Inner>);
+struct ClusterSurroundings(Arc<Inner>);
 
-impl Surrounded {
+impl ClusterSurroundings {
     fn says(&self, job: &str, says: Says) {
         self.0.told(Input::Says { job: job.to_owned(), says });
     }
 }
 
-impl Surroundings for Surrounded {
+impl Surroundings for ClusterSurroundings {
     fn reserve(&self, job: &str, slots: u32) -> Result<Slots, Shortage> {
         let mut desk = self.0.desk.lock();
         let mut out = Vec::new();

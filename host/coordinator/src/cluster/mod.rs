@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
-use weir_cluster::{Done, Input, LinkId, LogLine, Machine, Metadata, Now, Output, RequestId, Settings};
+use weir_cluster::{Input, LinkId, LogLine, Machine, Metadata, Now, Output, Receipt, RequestId, Settings};
 use weir_master::Limits;
 use weir_model::{Digest, Epoch};
 use weir_protocol::api::{EventLevel, Refusal};
@@ -125,7 +125,7 @@ struct Desk {
 }
 
 /// Where an answer goes.
-type Asker = std::sync::mpsc::SyncSender<Result<Done, Refusal>>;
+type Asker = std::sync::mpsc::SyncSender<Result<Receipt, Refusal>>;
 
 impl Cluster {
     /// Takes the data folder, and everything up where the coordinator before left it.
@@ -296,7 +296,14 @@ impl Inner {
                         out.extend(more);
                     }
                 }
-                Output::Inform { job, input } => desk.masters.inform(&job, *input),
+                Output::Inform { job, input } => {
+                    if let Some(worker) = desk.masters.inform(&job, *input) {
+                        let reason = format!("the master of job {job} has not heard what was said before");
+                        let mut more = Vec::new();
+                        desk.machine.handle(self.clock.now(), Input::Unheard { worker, reason }, &mut more);
+                        out.extend(more);
+                    }
+                }
                 Output::Answer { request, answer } => {
                     if let Some(asker) = desk.askers.remove(&request) {
                         // Whoever has asked may have given up.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use weir_cluster::{Change, ChangeId, Input, JOBS_MAX, Metadata, Unwritten};
+use weir_cluster::{Change, ChangeId, Input, JOBS_MAX, Metadata, WriteFailure};
 use weir_protocol::panics::{bug, caught};
 
 use super::Inner;
@@ -34,7 +34,7 @@ pub(super) struct Scribe {
 }
 
 /// A thread that is to end when it has written what it was given.
-pub(super) struct Closing(Option<Receiver<()>>);
+pub(super) struct ScribeEnd(Option<Receiver<()>>);
 
 impl Scribe {
     pub(super) fn new() -> (Scribe, Changes) {
@@ -55,13 +55,13 @@ impl Scribe {
     }
 
     /// Takes no more.
-    pub(super) fn close(&mut self) -> Closing {
+    pub(super) fn close(&mut self) -> ScribeEnd {
         self.changes = None;
-        Closing(self.end.take())
+        ScribeEnd(self.end.take())
     }
 }
 
-impl Closing {
+impl ScribeEnd {
     /// Waits until the thread has ended. False where the disk holds it.
     pub(super) fn ends(self) -> bool {
         self.0.is_none_or(|end| end.recv_timeout(CLOSE_PATIENCE) != Err(RecvTimeoutError::Timeout))
@@ -78,7 +78,7 @@ pub(super) fn start(inner: &Arc<Inner>, metadata: Arc<dyn Metadata>, changes: Ch
 fn write(inner: &Weak<Inner>, metadata: &dyn Metadata, Changes { changes, alive }: Changes) {
     while let Ok((change, what)) = changes.recv() {
         let result = caught(|| metadata.put(&what));
-        let result = result.unwrap_or_else(|panic| Err(Unwritten(bug("what writes the coordinator's metadata", &panic))));
+        let result = result.unwrap_or_else(|panic| Err(WriteFailure(bug("what writes the coordinator's metadata", &panic))));
         let Some(inner) = inner.upgrade() else { break };
         inner.told(Input::Written { change, result });
     }

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_master::{Input, JobError, Limits, Master, MasterJob, Now, Outcome, Output, StoreFailure, StoreFailureKind};
 use weir_protocol::panics::{bug, caught};
 
+use super::mailbox::{Inbox, Mailbox, mailbox};
 use super::storekeeper::Storekeeper;
 use crate::Surroundings;
 
@@ -23,8 +23,8 @@ pub struct JobThread {
     settings: MasterJob,
     limits: Limits,
     surroundings: Arc<dyn Surroundings>,
-    told: Sender<Input>,
-    inbox: Receiver<Input>,
+    told: Mailbox,
+    inbox: Inbox,
 }
 
 /// A master that runs.
@@ -40,14 +40,13 @@ struct Driver {
 
 impl JobThread {
     /// A master, and the way to tell it something.
-    pub fn new(settings: MasterJob, surroundings: Arc<dyn Surroundings>) -> (JobThread, Sender<Input>) {
+    pub fn new(settings: MasterJob, surroundings: Arc<dyn Surroundings>) -> (JobThread, Mailbox) {
         JobThread::with_limits(settings, surroundings, Limits::DEFAULT)
     }
 
     /// The same with other limits.
-    pub fn with_limits(settings: MasterJob, surroundings: Arc<dyn Surroundings>, limits: Limits) -> (JobThread, Sender<Input>) {
-        #[allow(clippy::disallowed_methods, reason = "workers say a few words per task and checkpoint, and must never wait")]
-        let (told, inbox) = channel();
+    pub fn with_limits(settings: MasterJob, surroundings: Arc<dyn Surroundings>, limits: Limits) -> (JobThread, Mailbox) {
+        let (told, inbox) = mailbox();
         (JobThread { settings, limits, surroundings, told: told.clone(), inbox }, told)
     }
 
@@ -63,7 +62,9 @@ impl JobThread {
         let storekeeper = Storekeeper::start(
             Box::new(move || opener.storage(&url, &job)),
             // Nobody listens any more once the job is over.
-            Box::new(move |request, answer| drop(told.send(Input::Stored { request, answer }))),
+            Box::new(move |request, answer| {
+                let _ = told.send(Input::Stored { request, answer });
+            }),
         );
         let storekeeper = storekeeper.map_err(|error| {
             let reason = format!("cannot start a thread for the checkpoint storage: {error}");
@@ -84,7 +85,7 @@ impl JobThread {
 }
 
 impl Driver {
-    fn drive(&mut self, inbox: &Receiver<Input>) -> Result<Outcome, JobError> {
+    fn drive(&mut self, inbox: &Inbox) -> Result<Outcome, JobError> {
         self.handle(Input::Tick);
         loop {
             if let Some(end) = self.end.take() {
@@ -98,15 +99,15 @@ impl Driver {
         }
     }
 
-    fn wait(&self, inbox: &Receiver<Input>) -> Input {
-        // The storekeeper holds a way to the inbox for as long as it lives.
-        let gone = || unreachable!("nobody is there any more who could say anything");
-        let Some(deadline_ms) = self.master.deadline_ms() else { return inbox.recv().unwrap_or_else(|_| gone()) };
-        let left = (self.clock + Duration::from_millis(deadline_ms)).saturating_duration_since(Instant::now());
-        match inbox.recv_timeout(left) {
-            Ok(input) => input,
-            Err(RecvTimeoutError::Timeout) => Input::Tick,
-            Err(RecvTimeoutError::Disconnected) => gone(),
+    fn wait(&self, inbox: &Inbox) -> Input {
+        let left = self
+            .master
+            .deadline_ms()
+            .map(|deadline_ms| (self.clock + Duration::from_millis(deadline_ms)).saturating_duration_since(Instant::now()));
+        match inbox.next(left) {
+            Ok(input) => input.unwrap_or(Input::Tick),
+            // The storekeeper holds a way to the inbox for as long as it lives.
+            Err(_) => unreachable!("nobody is there any more who could say anything"),
         }
     }
 

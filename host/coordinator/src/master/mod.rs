@@ -2,10 +2,12 @@
 //! that asks the job's storage for.
 
 mod job_thread;
+mod mailbox;
 mod store;
 mod storekeeper;
 
 pub use job_thread::JobThread;
+pub use mailbox::{Mailbox, SendFailure};
 pub use store::carry_out;
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn put(
     record: &JobRecord,
     begun: BegunChange,
     event: Option<JobEvent>,
-) -> Result<(), Unwritten> {
+) -> Result<(), WriteFailure> {
     metadata.put(&Change::Job { name: name.to_owned(), record: Box::new(record.clone()), begun, event })
 }
 

@@ -11,14 +11,14 @@ pub(super) struct Allegiance(Mutex<Option<Epoch>>);
 
 /// The coordinator at the other end is not the one that leads what runs here.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotFollowed {
+pub(super) struct OtherLeader {
     /// The one that leads.
     pub(super) led_by: Epoch,
     /// The one that was found.
     pub(super) found: Epoch,
 }
 
-impl std::fmt::Display for NotFollowed {
+impl std::fmt::Display for OtherLeader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -38,9 +38,9 @@ impl Allegiance {
     }
 
     /// Obeys a coordinator from now on, unless another leads: `led_by`, as the registration said, and none can have come since.
-    pub(super) fn join(&self, led_by: Option<Epoch>, found: Epoch, succeeds: &[Epoch]) -> Result<(), NotFollowed> {
+    pub(super) fn join(&self, led_by: Option<Epoch>, found: Epoch, succeeds: &[Epoch]) -> Result<(), OtherLeader> {
         match led_by {
-            Some(led_by) if !follows(led_by, found, succeeds) => Err(NotFollowed { led_by, found }),
+            Some(led_by) if !follows(led_by, found, succeeds) => Err(OtherLeader { led_by, found }),
             _ => {
                 *self.0.lock() = Some(found);
                 Ok(())

@@ -56,7 +56,7 @@ impl Connector {
                 Ok(Err(error)) => format!("cannot connect to the coordinator at {address}: {error}"),
                 Ok(Ok(control)) => match self.serve(address, control).await {
                     End::Refused(reason) => format!("the coordinator at {address} does not take this worker: {reason}"),
-                    End::NotFollowed(why) => format!("does not join the coordinator at {address}: {why}"),
+                    End::OtherLeader(why) => format!("does not join the coordinator at {address}: {why}"),
                     End::Lost { reason, joined } => {
                         if joined {
                             (pauses, troubles) = (Pauses::default(), Troubles::default());

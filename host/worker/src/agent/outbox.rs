@@ -1,7 +1,9 @@
 //! What the worker reports, on its way into whatever connection there is.
 
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use weir_model::limits::REPORTS_WAITING_MAX;
 use weir_protocol::Report;
 
 use crate::Reports;
@@ -10,19 +12,14 @@ use crate::Reports;
 /// is, and a checkpoint whose acknowledgement is lost is given up by whoever takes the job over.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    current: Mutex<Option<UnboundedSender<Report>>>,
+    current: Mutex<Option<Sender<Report>>>,
 }
 
 impl Outbox {
     /// A new connection: what is reported from now on is its to send. Called before the worker is asked what it runs, so that
     /// whatever happens is in one of the two, or in both.
-    pub(super) fn connect(&self) -> UnboundedReceiver<Report> {
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "a task says a few words per checkpoint and must never wait for the network; a connection that does not \
-                      take them is closed within seconds, and its queue goes with it"
-        )]
-        let (sender, reports) = tokio::sync::mpsc::unbounded_channel();
+    pub(super) fn connect(&self) -> Receiver<Report> {
+        let (sender, reports) = channel(REPORTS_WAITING_MAX);
         *self.current.lock() = Some(sender);
         reports
     }
@@ -35,9 +32,37 @@ impl Outbox {
 
 impl Reports for Outbox {
     fn report(&self, report: Report) {
-        let current = self.current.lock();
-        if current.as_ref().is_none_or(|sender| sender.send(report).is_err()) {
-            tracing::debug!("a report goes nowhere: there is no coordinator now");
+        let mut current = self.current.lock();
+        match current.as_ref().map(|sender| sender.try_send(report)) {
+            Some(Ok(())) => {}
+            Some(Err(TrySendError::Full(_))) => {
+                // What was said would have a gap: the connection ends, and the next registration says how far everything is.
+                tracing::warn!("{REPORTS_WAITING_MAX} reports wait for the connection to the coordinator: it is given up");
+                *current = None;
+            }
+            None | Some(Err(TrySendError::Closed(_))) => {
+                tracing::debug!("a report goes nowhere: there is no coordinator now");
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::Digest;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_does_not_take_reports_ends_and_the_next_one_begins_without_a_gap() {
+        let outbox = Outbox::default();
+        let report = || Report::Need { digest: Digest([0; 32]) };
+        let mut first = outbox.connect();
+        (0..=REPORTS_WAITING_MAX).for_each(|_| outbox.report(report()));
+        let taken = std::iter::from_fn(|| first.blocking_recv()).count();
+        assert_eq!(taken, REPORTS_WAITING_MAX, "then it has ended");
+        let mut second = outbox.connect();
+        outbox.report(report());
+        assert!(second.try_recv().is_ok());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use weir_model::Epoch;
@@ -10,7 +10,7 @@ use weir_model::limits::HEARTBEAT_INTERVAL_MS;
 use weir_protocol::{Command, Envelope, Order, Register, Report, decode, encode};
 use weir_transport::{Control, ControlReceiver, ControlSender};
 
-use super::allegiance::NotFollowed;
+use super::allegiance::OtherLeader;
 use super::beats::Beats;
 use super::connect::Connector;
 use super::fitting::fitting;
@@ -24,7 +24,7 @@ pub(super) enum End {
     /// The coordinator does not take this worker.
     Refused(String),
     /// Another one leads what runs here: this worker does not take that coordinator.
-    NotFollowed(NotFollowed),
+    OtherLeader(OtherLeader),
     /// It is lost.
     Lost {
         /// Why.
@@ -57,7 +57,7 @@ pub(super) async fn serve(connector: &Connector, address: &str, control: Control
     let keep = match command {
         Command::Welcome { keep, succeeds } => match connector.allegiance.join(led_by, epoch, &succeeds) {
             Ok(()) => keep,
-            Err(why) => return End::NotFollowed(why),
+            Err(why) => return End::OtherLeader(why),
         },
         Command::Refused { reason } => return End::Refused(reason),
         _ => return lost("it answered the registration with something else".to_owned()),
@@ -101,7 +101,7 @@ async fn receive(receiver: &mut ControlReceiver) -> Result<Envelope<Order>, Stri
 }
 
 /// Sends reports as they come, and heartbeats. Ends with the connection.
-async fn speak(sender: &ControlSender, mut reports: UnboundedReceiver<Report>, connector: &Connector) -> String {
+async fn speak(sender: &ControlSender, mut reports: Receiver<Report>, connector: &Connector) -> String {
     let mut beat = interval(Duration::from_millis(HEARTBEAT_INTERVAL_MS));
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut beats = Beats::default();
@@ -110,7 +110,7 @@ async fn speak(sender: &ControlSender, mut reports: UnboundedReceiver<Report>, c
         let mut messages = tokio::select! {
             report = reports.recv() => match report {
                 Some(report) => vec![fitting(report)],
-                None => return "another connection took its place".to_owned(),
+                None => return "it did not take what was to be said".to_owned(),
             },
             _ = beat.tick() => {
                 let worker = connector.worker.clone();

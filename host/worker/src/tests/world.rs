@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use weir_connectors::{
     ConnectorError, Guarantee, More, Polled, Prepared, SettingError, Sink, SinkContext, SinkFactory, Source, SourceFactory,
 };
-use weir_coordinator::{Input, JobError, JobThread, LOCAL_WORKER, Local, MasterJob, Notice, Outcome, Wish};
+use weir_coordinator::{Input, JobError, JobThread, LOCAL_WORKER, Local, Mailbox, MasterJob, Notice, Outcome, Wish};
 use weir_model::{Batch, BatchRef, CheckpointId, Digest};
 use weir_protocol::{ComponentPin, JobSpec, Report};
 use weir_sandbox::{Sandbox, SandboxOptions};
@@ -69,7 +69,7 @@ pub(super) struct Start {
 }
 
 /// Asks a running job to stop with a last checkpoint, or for something else.
-pub(super) struct Control(Sender<Input>);
+pub(super) struct Control(Mailbox);
 
 impl Control {
     pub(super) fn stop(&self) {
@@ -81,7 +81,7 @@ impl Control {
     }
 }
 
-struct ToMaster(Sender<Input>);
+struct ToMaster(Mailbox);
 
 impl Reports for ToMaster {
     fn report(&self, report: Report) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use weir_cluster::{Change, Metadata, Unwritten};
+use weir_cluster::{Change, Metadata, WriteFailure};
 use weir_protocol::api::{ClusterApi, JobEvent, JobState, RefusalKind};
 
 use super::fakes::{FakeWorker, World, job, one_with_a_job, until, wait_event, wait_state};
@@ -24,14 +24,14 @@ impl Frozen {
 }
 
 impl Metadata for Frozen {
-    fn put(&self, change: &Change) -> Result<(), Unwritten> {
+    fn put(&self, change: &Change) -> Result<(), WriteFailure> {
         let mut stands = self.stands.lock();
         self.changed.wait_while(&mut stands, |stands| *stands);
         drop(stands);
         self.database.put(change)
     }
 
-    fn events(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, Unwritten> {
+    fn events(&self, name: &str, after: u64) -> Result<Vec<JobEvent>, WriteFailure> {
         self.database.events(name, after)
     }
 }

@@ -11,7 +11,7 @@ use weir_storage::{JobStorage, Manifest};
 
 use super::fresh::{manifest, spec};
 use crate::faulty::{Fault, FaultyStore};
-use crate::{Input, JobError, JobThread, LOCAL_WORKER, Local, MasterJob, Outcome, Wish};
+use crate::{Input, JobError, JobThread, LOCAL_WORKER, Local, Mailbox, MasterJob, Outcome, Wish};
 
 /// What can be seen of what a sink has written: rows up to this checkpoint, and those of the next that are pending.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl World {
 
 fn work(
     told: &Receiver<Command>,
-    inbox: &Sender<Input>,
+    inbox: &Mailbox,
     output: &Mutex<Output>,
     damaged: &Mutex<u64>,
     dies: &Mutex<bool>,

@@ -11,7 +11,7 @@ use weir_protocol::{Command, Failure, FailureKind, JobSpec, Prepare, Report};
 use weir_storage::{JobStorage, MANIFEST_FORMAT, Manifest, ManifestKind};
 
 use crate::faulty::{Fault, FaultyStore};
-use crate::{Input, JobError, JobThread, LOCAL_WORKER, Local, MasterJob, Outcome, Wish};
+use crate::{Input, JobError, JobThread, LOCAL_WORKER, Local, Mailbox, MasterJob, Outcome, Wish};
 
 const OLD: CheckpointId = CheckpointId(1);
 
@@ -94,7 +94,7 @@ impl World {
 }
 
 /// What a worker does: its sinks take back what they are told to when they are built.
-fn work(command: Command, inbox: &Sender<Input>, prepared: &mut Option<Prepare>, output: &Mutex<bool>) {
+fn work(command: Command, inbox: &Mailbox, prepared: &mut Option<Prepare>, output: &Mutex<bool>) {
     let Some(execution) = command.execution().cloned() else { return };
     let report = match command {
         Command::Prepare(prepare) => {
