@@ -225,11 +225,11 @@ fn s88_a_worker_that_runs_something_obeys_no_other_coordinator_and_waits_for_its
     assert!(agent.worker.told.lock().is_empty());
 
     // The same, and a person says that the first is lost for good.
-    let origin = first.cluster.status().epoch.origin_short();
+    let lost = first.cluster.status().epoch;
     first.shutdown();
-    until("it finds the other", || other.cluster.status().led_elsewhere.pop());
+    until("it finds the other", || other.cluster.status().led_elsewhere.pop().filter(|worker| worker.led_by == lost));
     assert!(other.cluster.adopt("0123").is_err());
-    other.cluster.adopt(&origin).unwrap();
+    other.cluster.adopt(&lost.origin_short()).unwrap();
     until("it joins the other", || alive(&*other.cluster).pop());
     other.shutdown();
 }
