@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, Value};
-use weir_connectors::{ConnectorError, Guarantee, SettingError, Sink, SinkContext, SinkFactory, Source, SourceFactory};
+use weir_connectors::{
+    Committer, ConnectorError, Guarantee, SettingError, Sink, SinkContext, SinkFactory, Source, SourceFactory, TakeBack,
+};
 use weir_worker::Connectors;
 
 use crate::clock::SimClock;
@@ -61,7 +63,30 @@ impl SourceFactory for SimSourceFactory {
 
 impl SinkFactory for SimConnectors {
     fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
-        Ok(Box::new(SimSink {
+        Ok(Box::new(self.half(context)))
+    }
+
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer>, ConnectorError> {
+        Ok(Box::new(self.half(context)))
+    }
+
+    fn take_back(&self) -> TakeBack {
+        TakeBack::Possible
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::ExactlyOnce
+    }
+
+    fn describe(&self) -> String {
+        "simulated sink".to_owned()
+    }
+}
+
+impl SimConnectors {
+    /// Either half of a subtask.
+    fn half(&self, context: &SinkContext) -> SimSink {
+        SimSink {
             outside: self.outside.clone(),
             input: self.input.clone(),
             disk: self.disk.clone(),
@@ -73,14 +98,6 @@ impl SinkFactory for SimConnectors {
             rows: Vec::new(),
             forgets: self.mutation == Some(Mutation::ForgetPrepared),
             unusable: Arc::new(AtomicBool::new(false)),
-        }))
-    }
-
-    fn guarantee(&self) -> Guarantee {
-        Guarantee::ExactlyOnce
-    }
-
-    fn describe(&self) -> String {
-        "simulated sink".to_owned()
+        }
     }
 }

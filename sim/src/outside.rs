@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use weir_connectors::{ConnectorError, Prepared, Sink};
+use weir_connectors::{Commit, Committer, ConnectorError, Prepared, Recovery, Sink};
 use weir_model::{Attempt, BatchRef, CheckpointId, Timestamp};
 
 use crate::clock::SimClock;
@@ -254,17 +254,19 @@ impl Sink for SimSink {
             Ok(Some(Value::String(id)))
         }))
     }
+}
 
-    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
+impl Committer for SimSink {
+    fn commit(&mut self, committable: &Value) -> Result<Commit, ConnectorError> {
         match committable.as_str() {
             Some(id) => self.outside.commit(id, self.attempt),
             None => self.outside.complain(format!("{committable} is no committable")),
         }
-        Ok(())
+        Ok(Commit::Done)
     }
 
-    fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
-        self.outside.recover(&self.uid, self.attempt, keep);
+    fn recover(&mut self, recovery: &Recovery) -> Result<(), ConnectorError> {
+        self.outside.recover(&self.uid, self.attempt, &recovery.keep);
         Ok(())
     }
 

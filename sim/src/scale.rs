@@ -58,6 +58,7 @@ fn job(workers: usize, subtasks: usize) -> JobSpec {
         environment: BTreeMap::new(),
         job_dir: String::new(),
         dead_letters: String::new(),
+        allow_repeated_output: false,
         components: BTreeMap::new(),
     }
 }

@@ -547,6 +547,7 @@ pub(crate) fn spec(scenario: &Scenario, edition: &Edition) -> JobSpec {
         environment: BTreeMap::new(),
         job_dir: String::new(),
         dead_letters: String::new(),
+        allow_repeated_output: false,
         components: BTreeMap::new(),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use parse::Parse;
 use serde_json::{Value, json};
-use weir_connectors::{ConnectorError, Polled, Reach, Sink, SinkContext, Source};
+use weir_connectors::{Committer, ConnectorError, Polled, Reach, Recovery, Sink, SinkContext, Source};
 use weir_model::{Attempt, Batch, CheckpointId};
 use weir_notation::json as notation;
 use weir_notation::time::TimeFormat;
@@ -148,12 +148,12 @@ pub(super) fn noted() -> Vec<Vec<u8>> {
     [false, true].into_iter().filter_map(noted).collect()
 }
 
-fn sink(folder: &Path) -> Box<dyn Sink> {
+fn sink(folder: &Path) -> (Box<dyn Committer>, Box<dyn Sink>) {
     let settings = json!({"path": folder, "format": "lines"});
     let context = SinkContext { uid: "out".to_owned(), index: 0, parallelism: 1, attempt: Attempt(1) };
     let reach = Reach::beneath(&[folder.to_owned()]).expect("a folder");
     let factory = weir_connectors::sink("file", settings.as_object().expect("settings"), &reach).expect("a sink");
-    factory.create(&context).expect("a sink")
+    (factory.committer(&context).expect("a sink"), factory.create(&context).expect("a sink"))
 }
 
 /// A committable of a checkpoint: it is committed, or is said to be none. A file beside the sink's folder stays as it is.
@@ -163,7 +163,7 @@ pub(super) fn committables(bytes: &[u8]) -> String {
     let (beside, folder) = (place.0.path().join("beside"), place.0.path().join("out"));
     fs::create_dir(&folder).expect("a folder");
     fs::write(&beside, "mine").expect("a file");
-    let mut sink = sink(&folder);
+    let (mut committer, mut sink) = sink(&folder);
     let mut rows = Batch::default();
     rows.push(0, b"", b"row");
     let prepared = sink.write(rows.view()).and_then(|()| sink.prepare(CheckpointId(1))).and_then(|prepared| prepared());
@@ -176,7 +176,8 @@ pub(super) fn committables(bytes: &[u8]) -> String {
         }
         other => other,
     };
-    let committed = sink.commit(&said).and_then(|()| sink.commit(&said)).and_then(|()| sink.recover(&[said]));
+    let done = committer.commit(&said).and_then(|_| committer.commit(&said));
+    let committed = done.and_then(|_| committer.recover(&Recovery { keep: vec![said], earlier: None }));
     assert_eq!(fs::read(&beside).ok().as_deref(), Some(&b"mine"[..]), "a file elsewhere was touched");
     assert_eq!(fs::read_dir(place.0.path()).map_or(0, Iterator::count), 2, "a file was made elsewhere");
     committed.map_or_else(|error| told(&error, place.0.path()), |()| "committed".to_owned())

@@ -38,6 +38,7 @@ pub(super) fn commands() -> Vec<Vec<u8>> {
         environment: [("A".to_owned(), "1".to_owned())].into(),
         job_dir: "/jobs".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: [].into(),
     };
     let address = |worker: &str| WorkerAddress { worker: worker.to_owned(), address: "x:1".to_owned() };

@@ -69,8 +69,16 @@ pub(crate) fn job_spec(
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let dead_letters = text(&dead_letters(&file));
     let JobFile { job, path, folder, text: content, overrides, environment } = file;
-    let spec =
-        JobSpec { file: text(&path), text: content, overrides, environment, job_dir: text(&folder), dead_letters, components };
+    let spec = JobSpec {
+        file: text(&path),
+        text: content,
+        overrides,
+        environment,
+        job_dir: text(&folder),
+        dead_letters,
+        allow_repeated_output: false,
+        components,
+    };
     Ok((spec, job, bytes))
 }
 

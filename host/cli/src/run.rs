@@ -49,6 +49,10 @@ pub(crate) struct Args {
     /// Go on although the last checkpoint has state of an operator that the job file no longer names; that state is dropped
     #[arg(long)]
     allow_dropped_state: bool,
+    /// Go back to an older checkpoint, where the last is damaged, although a sink cannot take back what it has shown since: those rows
+    /// are shown again
+    #[arg(long)]
+    allow_repeated_output: bool,
     /// Stop with a last checkpoint after this long, such as 30s or 5m
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     stop_after: Option<Duration>,
@@ -59,7 +63,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn execute(args: &Args, global: &Global, native: &Native) -> anyhow::Result<ExitCode> {
-    let (spec, job, components) = job_spec::for_this_process(&args.file, native, global)?;
+    let (mut spec, job, components) = job_spec::for_this_process(&args.file, native, global)?;
+    spec.allow_repeated_output = args.allow_repeated_output;
     let connectors = describe_connectors(&job, Path::new(&spec.job_dir))?;
     let sandbox = sandbox::start(&args.memory, global)?;
     let letters = spec.load().map(|job| job.dead_letters()).unwrap_or_default();

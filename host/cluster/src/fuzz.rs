@@ -26,6 +26,7 @@ fn keyed_spec() -> JobSpec {
         environment: BTreeMap::new(),
         job_dir: "/jobs".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: [("op@1.0.0".to_owned(), pin)].into(),
     }
 }

@@ -34,6 +34,7 @@ fn submission(name: &str) -> JobSubmission {
         environment: BTreeMap::new(),
         job_dir: "/jobs".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: BTreeMap::new(),
     };
     JobSubmission { spec, fresh: false, allow_dropped_state: false }

@@ -120,13 +120,31 @@ impl fmt::Display for Guarantee {
     }
 }
 
+/// Whether output that readers see can be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeBack {
+    /// Yes.
+    Possible,
+    /// There is nothing that readers see.
+    NotNeeded,
+    /// No: what is written again is seen twice.
+    Impossible,
+}
+
 /// Makes the subtasks of one sink.
 pub trait SinkFactory: Send + Sync {
-    /// The subtask that `context` names.
+    /// The writing half of the subtask that `context` names. Made after its other half has recovered.
     fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError>;
+
+    /// The other half.
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer>, ConnectorError>;
 
     /// What readers may rely on.
     fn guarantee(&self) -> Guarantee;
+
+    /// Whether [`Committer::retract`] does what it says. Where it cannot, a job goes back further than its last checkpoint only
+    /// if its owner has said that output may be repeated.
+    fn take_back(&self) -> TakeBack;
 
     /// One line for people: where rows go.
     fn describe(&self) -> String;
@@ -135,10 +153,10 @@ pub trait SinkFactory: Send + Sync {
 /// The slow half of [`Sink::prepare`]: makes rows durable and gives the committable, if there is anything to commit.
 pub type Prepared = Box<dyn FnOnce() -> Result<Option<Value>, ConnectorError> + Send>;
 
-/// One subtask of a sink: a two-phase commit.
+/// The writing half of a subtask of a sink, on its task's thread: the first phase of a two-phase commit.
 ///
-/// The caller keeps every committable from the moment the closure of `prepare` gives it until `commit` has taken it, and puts
-/// all it holds into each checkpoint: also those of checkpoints that were aborted, whose rows no later file repeats.
+/// The caller keeps every committable from the moment the closure of `prepare` gives it until [`Committer::commit`] has taken it, and
+/// puts all it holds into each checkpoint: also those of checkpoints that were aborted, whose rows no later file repeats.
 /// After any error the subtask is unusable; the job goes back to its last checkpoint.
 pub trait Sink: Send {
     /// Takes rows.
@@ -147,18 +165,63 @@ pub trait Sink: Send {
     /// Closes what was written since the last `prepare`: it belongs to `checkpoint`. The closure makes it durable and may run on
     /// another thread. It must run: if it fails or is dropped, the next `write` or `prepare` fails.
     fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Prepared, ConnectorError>;
+}
 
-    /// Makes a committable visible. Idempotent; also takes those of other subtasks and attempts.
-    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError>;
+/// What is known at the start of an execution of those before it.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Every committable in the checkpoint, of all subtasks of this sink, oldest first; none where there is no checkpoint.
+    pub keep: Vec<Value>,
+    /// The execution that took the checkpoint, and how many subtasks the sink had there. Later ones may have begun since, with more
+    /// or fewer: what they left is in no checkpoint. None where there is no checkpoint.
+    pub earlier: Option<(Attempt, u32)>,
+}
 
-    /// At the start of an execution, on every subtask before its first `write`: removes leftovers of earlier executions. `keep` is every
-    /// committable in the checkpoint, of all subtasks of this sink (empty where there is no checkpoint).
-    fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError>;
+/// What became of a committable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// It is visible now.
+    Done,
+    /// It was visible before, as far as can be known.
+    DoneBefore,
+    /// It cannot become visible any more: what it stood for is not there, although nobody has committed it. Its rows are lost, so the
+    /// job fails, loudly.
+    Gone {
+        /// What is missing, and how it is known.
+        reason: String,
+    },
+}
+
+/// The other half of a subtask of a sink: the second phase, off the task's thread. A commit that takes long holds up no rows.
+pub trait Committer: Send {
+    /// At the start of an execution, before anything is written, taken back or committed by any subtask: removes leftovers of earlier
+    /// executions, and keeps them from making anything visible that the checkpoint does not hold.
+    fn recover(&mut self, recovery: &Recovery) -> Result<(), ConnectorError>;
 
     /// Takes back what was made visible for checkpoints after `checkpoint` (0: for any), because its rows will be written
-    /// again: the job starts over, or goes on from a checkpoint older than the last. Once, on the first subtask, after
-    /// `recover`. Gives how much was taken back, in the sink's units. A sink that cannot take anything back says 0.
-    fn retract(&mut self, _checkpoint: CheckpointId) -> Result<u64, ConnectorError> {
+    /// again: the job starts over, or goes on from a checkpoint older than the last. Once, on the first subtask, after all subtasks
+    /// everywhere have recovered. Gives how much was taken back, in the sink's units.
+    fn retract(&mut self, checkpoint: CheckpointId) -> Result<u64, ConnectorError>;
+
+    /// Makes a committable visible. Called again for what was committed before, not only after a failure; also takes those of other
+    /// subtasks and attempts. Those of one subtask come oldest first.
+    fn commit(&mut self, committable: &Value) -> Result<Commit, ConnectorError>;
+}
+
+/// The other half of a sink whose rows are written at once, or not at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NothingToCommit;
+
+impl Committer for NothingToCommit {
+    fn recover(&mut self, _: &Recovery) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    fn retract(&mut self, _: CheckpointId) -> Result<u64, ConnectorError> {
         Ok(0)
+    }
+
+    fn commit(&mut self, _: &Value) -> Result<Commit, ConnectorError> {
+        Ok(Commit::DoneBefore)
     }
 }

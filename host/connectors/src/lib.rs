@@ -17,7 +17,10 @@ mod sources;
 mod split_times;
 mod watermark;
 
-pub use api::{Guarantee, More, Polled, Prepared, Sink, SinkContext, SinkFactory, Source, SourceFactory};
+pub use api::{
+    Commit, Committer, Guarantee, More, NothingToCommit, Polled, Prepared, Recovery, Sink, SinkContext, SinkFactory, Source,
+    SourceFactory, TakeBack,
+};
 pub use error::{ConnectorError, SettingError};
 pub use event_time::{EventTime, EventTimeFormat, write_rfc3339};
 pub use no_time::{NoTime, NoTimeRule, event_time_settings};

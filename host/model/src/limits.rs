@@ -205,6 +205,10 @@ pub const EXECUTIONS_HEARD_MAX: usize = 4;
 /// threads are waited for by nobody. Longer than a guest call by default.
 pub const EXECUTION_END_MS_MAX: u64 = 12_000;
 
+/// A worker that was without a coordinator for this long ends what it runs: without checkpoints nothing that is written is ever
+/// committed, and it would grow for ever. Long enough to start a coordinator again, on another machine if need be.
+pub const COORDINATOR_ABSENT_MS_MAX: u64 = 900_000;
+
 /// Executions of one job that a worker has at a time: one that runs, and those before it that take long to end. A job whose threads wait
 /// for a mount does not take the worker's.
 pub const EXECUTIONS_PER_JOB_MAX: usize = 4;
@@ -285,6 +289,8 @@ const _: () = assert!(EMIT_BYTES_MAX >= VALUE_BYTES_MAX, "one row of the longest
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize, "column offsets fit in u32");
 const _: () = assert!(KEY_GROUPS_DEFAULT <= KEY_GROUPS_MAX);
 const _: () = assert!(CALL_TARGET_MS < CALL_DEADLINE_MS_DEFAULT);
+const _: () =
+    assert!(COORDINATOR_ABSENT_MS_MAX > 60 * HEARTBEAT_TIMEOUT_MS, "a coordinator that is started again finds its jobs");
 const _: () = assert!(CALL_DEADLINE_MS_DEFAULT < EXECUTION_END_MS_MAX, "a guest call that runs to its deadline ends in time");
 const _: () =
     assert!(CALL_ROWS_FIRST <= FRAME_ROWS_MAX && CALL_ROWS_DIVISOR > 1, "after each deadline that was met, calls have less rows");

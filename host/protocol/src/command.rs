@@ -4,7 +4,8 @@
 //!
 //! 1. `Prepare`: job file, connectors, components. Nothing outside is touched.
 //! 2. `Open`, at one worker: templates of operators that the checkpoint does not hold. Runs guest code.
-//! 3. `Restore`: templates and images are read. Whatever of the checkpoint is damaged shows here.
+//! 3. `Restore`: templates and images are read. Whatever of the checkpoint is damaged shows here. After that, sinks remove what earlier
+//!    executions have left and no checkpoint holds.
 //! 4. `Build`: sinks take back and commit what the checkpoint says; tasks and the receiving ends of channels are there.
 //! 5. `Start`: tasks run, the sending ends connect.
 

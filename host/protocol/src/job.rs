@@ -30,6 +30,9 @@ pub struct JobSpec {
     pub job_dir: String,
     /// Folder of dead letters that no sink of the job reads.
     pub dead_letters: String,
+    /// Whether the job may go back further than its last checkpoint although a sink cannot take back what it has shown since.
+    #[serde(default)]
+    pub allow_repeated_output: bool,
     /// By component reference, as the job file has it.
     pub components: BTreeMap<String, ComponentPin>,
 }

@@ -247,7 +247,7 @@ pub enum Report {
         /// Why.
         failure: Failure,
     },
-    /// The execution is over here: no thread of it runs any more.
+    /// The execution is over here: no thread of it runs any more, or what does waits for something that does not answer and is given up.
     Ended {
         /// The execution.
         execution: Execution,

@@ -3,10 +3,8 @@
 //! Rows, watermarks and the end go depth first through the chain. Outputs of a call are gathered during the call and
 //! passed on after it, so no guest frame is on the stack when rows move.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
 use weir_channel::Frame;
 use weir_model::{Barrier, Batch, BatchRef, CheckpointId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp};
 use weir_sandbox::{EmittedRows, Rejection};
@@ -337,17 +335,5 @@ impl Chain {
     /// A checkpoint is complete: its pages are safe.
     pub(crate) fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
         self.operators().for_each(|operator| operator.checkpoint_completed(checkpoint));
-    }
-
-    /// Lets sinks show what belongs to a complete checkpoint.
-    pub(crate) fn commit(&mut self, commit: Vec<(OperatorUid, Vec<Value>)>) -> Result<(), TaskError> {
-        let mut commit: BTreeMap<OperatorUid, Vec<Value>> = commit.into_iter().collect();
-        for node in &mut self.nodes {
-            let NodeKind::Sink(sink) = &mut node.kind else { continue };
-            for committable in commit.remove(&node.uid).unwrap_or_default() {
-                sink.commit(&committable).map_err(TaskError::connector(&node.uid))?;
-            }
-        }
-        Ok(())
     }
 }

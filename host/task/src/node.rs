@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use weir_connectors::{ConnectorError, Sink};
 use weir_model::{BatchRef, CheckpointId, OperatorUid};
 
@@ -79,9 +78,5 @@ impl SinkNode {
     /// What is to be made durable for a checkpoint, off the data path.
     pub(crate) fn prepare(&mut self, checkpoint: CheckpointId) -> Result<SinkPrepare, ConnectorError> {
         self.sink.prepare(checkpoint)
-    }
-
-    pub(crate) fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
-        self.sink.commit(committable)
     }
 }

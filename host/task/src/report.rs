@@ -19,13 +19,8 @@ pub enum Control {
     Unalign(CheckpointId),
     /// A checkpoint is dead.
     Abort(CheckpointId),
-    /// A checkpoint is complete: its manifest is written. Carries what the task's sinks have to commit.
-    Completed {
-        /// The checkpoint.
-        checkpoint: CheckpointId,
-        /// Per sink, what to commit, oldest first.
-        commit: Vec<(OperatorUid, Vec<Value>)>,
-    },
+    /// A checkpoint is complete: its manifest is written. What sinks commit then is not the task's to do.
+    Completed(CheckpointId),
     /// Stop now, without anything further.
     Cancel,
 }
@@ -158,8 +153,6 @@ pub enum TaskReport {
     },
     /// All inputs have ended and everything was emitted. The task stays for the last checkpoint.
     Finished,
-    /// The sinks have committed everything up to a checkpoint.
-    Committed(CheckpointId),
     /// The task is over.
     Failed(TaskError),
 }

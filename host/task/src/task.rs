@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use serde_json::Value;
 use weir_checkpoint::align::{Action, Aligner, Event};
-use weir_model::{Barrier, BarrierKind, CheckpointId, OperatorUid, TaskId, WATERMARK_END};
+use weir_model::{Barrier, BarrierKind, CheckpointId, TaskId, WATERMARK_END};
 
 use crate::backlog::Step;
 use crate::chain::Chain;
@@ -186,7 +185,7 @@ impl Task {
                     self.align(Event::Abort(checkpoint))?;
                     self.abandon(checkpoint);
                 }
-                Ok(Control::Completed { checkpoint, commit }) => self.completed(checkpoint, commit)?,
+                Ok(Control::Completed(checkpoint)) => self.completed(checkpoint),
                 Ok(Control::Cancel) | Err(TryRecvError::Disconnected) => return Ok(Flow::Cancelled),
                 Err(TryRecvError::Empty) => break,
             }
@@ -325,12 +324,9 @@ impl Task {
         }
     }
 
-    /// A checkpoint is complete: its pages are safe, and sinks may show what belongs to it.
-    fn completed(&mut self, checkpoint: CheckpointId, commit: Vec<(OperatorUid, Vec<Value>)>) -> Result<(), TaskError> {
+    /// A checkpoint is complete: its pages are safe, and positions before it are never asked for again.
+    fn completed(&mut self, checkpoint: CheckpointId) {
         self.chain.checkpoint_completed(checkpoint);
         self.head.checkpoint_completed(checkpoint);
-        self.chain.commit(commit)?;
-        self.outlet.report(self.id, TaskReport::Committed(checkpoint));
-        Ok(())
     }
 }

@@ -50,12 +50,18 @@ const STUCK_AFTER: Duration = Duration::from_millis(EXECUTION_END_MS_MAX);
 pub struct Worker {
     shared: Arc<Shared>,
     executions: Arc<Mutex<BTreeMap<Execution, Arc<Runner>>>>,
+    /// What was ended without being told to, until a coordinator knows.
+    ended: Arc<Mutex<BTreeMap<Execution, Running>>>,
 }
 
 impl Worker {
     /// A worker that runs nothing yet.
     pub fn new(options: WorkerOptions) -> Worker {
-        Worker { shared: Arc::new(Shared { options, call_rows: KnownCalls::default() }), executions: Arc::default() }
+        Worker {
+            shared: Arc::new(Shared { options, call_rows: KnownCalls::default() }),
+            executions: Arc::default(),
+            ended: Arc::default(),
+        }
     }
 
     /// Does what the coordinator says. Returns at once: whatever takes long is done by the executor.
@@ -140,8 +146,23 @@ impl Worker {
 
     /// What runs here, for a registration.
     pub fn running(&self) -> Vec<Running> {
-        let executions = self.executions.lock();
-        executions.values().filter(|runner| !runner.is_over()).map(|runner| runner.running()).collect()
+        let mut running = self.ended.lock().clone();
+        for (execution, runner) in self.executions.lock().iter().filter(|(_, runner)| !runner.is_over()) {
+            running.insert(execution.clone(), runner.running());
+        }
+        running.into_values().collect()
+    }
+
+    /// Ends everything, because there is nobody to lead it; what runs says so from now on, until [`keep_only`](Self::keep_only). Gives how
+    /// many executions that were.
+    pub fn end_all(&self, reason: &str) -> usize {
+        let executions = self.executions.lock().clone();
+        for (execution, runner) in &executions {
+            runner.fail(Trouble::transient(reason));
+            self.ended.lock().insert(execution.clone(), runner.running());
+            runner.tell(Command::Cancel { execution: execution.clone(), finish: false });
+        }
+        executions.len()
     }
 
     /// How far everything is, for a heartbeat.
@@ -152,6 +173,7 @@ impl Worker {
 
     /// Cancels every execution but these.
     pub fn keep_only(&self, keep: &[Execution]) {
+        self.ended.lock().clear();
         let executions = self.executions.lock().clone();
         for (execution, runner) in executions.into_iter().filter(|(execution, _)| !keep.contains(execution)) {
             runner.tell(Command::Cancel { execution, finish: false });

@@ -114,6 +114,7 @@ fn it_has_the_fields_that_there_are() {
         environment: [("HOME".to_owned(), "/root".to_owned())].into(),
         job_dir: "/".to_owned(),
         dead_letters: "/d".to_owned(),
+        allow_repeated_output: false,
         components: [("a@1".to_owned(), ComponentPin { digest: digest_of(b"a"), name: "a@1".to_owned() })].into(),
     };
     let cluster = ClusterStatus {

@@ -66,6 +66,7 @@ fn jobs_live_and_are_forgotten() {
         environment: Default::default(),
         job_dir: "/jobs".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: Default::default(),
     };
     let submission = serde_json::to_vec(&JobSubmission { spec, fresh: true, allow_dropped_state: false }).unwrap();

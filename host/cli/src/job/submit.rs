@@ -34,6 +34,10 @@ pub(crate) struct Args {
     /// Go on although the last checkpoint has state of an operator that the job file no longer names; that state is dropped
     #[arg(long)]
     allow_dropped_state: bool,
+    /// Go back to an older checkpoint, where the last is damaged, although a sink cannot take back what it has shown since: those rows
+    /// are shown again
+    #[arg(long)]
+    allow_repeated_output: bool,
     /// An environment variable that the job file may take along; may be given several times [config: env]
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
@@ -51,7 +55,8 @@ pub(super) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
     let mut find = |component: &ComponentRef, folder: &Path| find(component, folder, &there, &store);
     // Workers share the folder of the job file, if they share anything.
     let dead_letters = |file: &JobFile| file.folder.join("dead-letter").join(&file.job.name);
-    let (spec, job, bytes) = job_spec::job_spec(&args.file, &mut find, &Native::new(), &dead_letters, global)?;
+    let (mut spec, job, bytes) = job_spec::job_spec(&args.file, &mut find, &Native::new(), &dead_letters, global)?;
+    spec.allow_repeated_output = args.allow_repeated_output;
     weir_worker::check_connectors(&job, Path::new(&spec.job_dir))?;
     variables(&spec, &args.env, client.address(), global)?;
     upload(&client, &spec.components, &bytes, global)?;

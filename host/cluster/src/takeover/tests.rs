@@ -24,6 +24,7 @@ fn takeover() -> Takeover {
         environment: BTreeMap::new(),
         job_dir: "/".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: BTreeMap::new(),
     };
     let address = |worker: &&str| WorkerAddress { worker: (*worker).to_owned(), address: String::new() };

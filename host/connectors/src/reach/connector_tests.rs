@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use weir_model::{Attempt, Batch, CheckpointId};
 
 use super::*;
-use crate::{ConnectorError, Polled, Sink, SinkContext, Source, sink, source};
+use crate::{Commit, ConnectorError, Polled, Recovery, Sink, SinkContext, Source, sink, source};
 
 struct World {
     _folder: tempfile::TempDir,
@@ -121,7 +121,8 @@ fn s137_no_link_leads_a_sink_elsewhere() {
     let open = |path: &str| {
         let settings = json!({"path": mine.join(path), "format": "lines"});
         let context = SinkContext { uid: "out".to_owned(), index: 0, parallelism: 1, attempt: Attempt(1) };
-        sink("file", settings.as_object().unwrap(), reach).unwrap().create(&context)
+        let factory = sink("file", settings.as_object().unwrap(), reach).unwrap();
+        factory.committer(&context).and_then(|committer| Ok((committer, factory.create(&context)?)))
     };
     let write = |sink: &mut Box<dyn Sink>| -> Result<Value, ConnectorError> {
         let mut rows = Batch::default();
@@ -147,20 +148,22 @@ fn s137_no_link_leads_a_sink_elsewhere() {
         }
     };
     for folder in ["out/.pending", "out"] {
-        let mut sink = open("out").unwrap();
+        let (mut committer, mut sink) = open("out").unwrap();
         swap(folder, false);
         let error = write(&mut sink).unwrap_err().to_string();
         assert!(error.contains("--allow-path"), "{error}");
-        assert!(sink.recover(&[]).is_err());
+        assert!(committer.recover(&Recovery::default()).is_err());
         swap(folder, true);
-        let mut sink = open("out").unwrap();
-        sink.recover(&[]).unwrap();
+        let (mut committer, mut sink) = open("out").unwrap();
+        committer.recover(&Recovery::default()).unwrap();
         let committable = write(&mut sink).unwrap();
         swap(folder, false);
-        assert!(sink.commit(&committable).is_err() && (folder == "out/.pending" || sink.retract(CheckpointId(0)).is_err()));
+        assert!(
+            committer.commit(&committable).is_err() && (folder == "out/.pending" || committer.retract(CheckpointId(0)).is_err())
+        );
         swap(folder, true);
-        sink.commit(&committable).unwrap();
-        sink.retract(CheckpointId(0)).unwrap();
+        assert_eq!(committer.commit(&committable).unwrap(), Commit::Done);
+        committer.retract(CheckpointId(0)).unwrap();
     }
     let mut left: Vec<_> = fs::read_dir(other).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();

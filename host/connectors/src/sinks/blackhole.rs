@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 use weir_model::{BatchRef, CheckpointId};
 
 use crate::settings::Settings;
-use crate::{ConnectorError, Guarantee, Prepared, SettingError, Sink, SinkContext, SinkFactory};
+use crate::{
+    Committer, ConnectorError, Guarantee, NothingToCommit, Prepared, SettingError, Sink, SinkContext, SinkFactory, TakeBack,
+};
 
 /// Makes sinks that drop.
 pub(crate) struct BlackholeFactory {
@@ -26,6 +28,14 @@ impl SinkFactory for BlackholeFactory {
         let per_second = |rows: u64| Duration::from_secs(1).mul_f64(f64::from(context.parallelism) / rows as f64);
         let row = self.rows_per_second.map(per_second);
         Ok(Box::new(Blackhole { context: context.clone(), rows: 0, bytes: 0, row, free_at: Instant::now() }))
+    }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer>, ConnectorError> {
+        Ok(Box::new(NothingToCommit))
+    }
+
+    fn take_back(&self) -> TakeBack {
+        TakeBack::NotNeeded
     }
 
     fn guarantee(&self) -> Guarantee {
@@ -70,14 +80,6 @@ impl Sink for Blackhole {
 
     fn prepare(&mut self, _: CheckpointId) -> Result<Prepared, ConnectorError> {
         Ok(Box::new(|| Ok(None)))
-    }
-
-    fn commit(&mut self, _: &Value) -> Result<(), ConnectorError> {
-        Ok(())
-    }
-
-    fn recover(&mut self, _: &[Value]) -> Result<(), ConnectorError> {
-        Ok(())
     }
 }
 

@@ -11,7 +11,9 @@ use weir_model::{BatchRef, CheckpointId};
 
 use super::format::Format;
 use crate::settings::Settings;
-use crate::{ConnectorError, Guarantee, Prepared, SettingError, Sink, SinkContext, SinkFactory};
+use crate::{
+    Committer, ConnectorError, Guarantee, NothingToCommit, Prepared, SettingError, Sink, SinkContext, SinkFactory, TakeBack,
+};
 
 /// Whether a sink found that nobody reads this process's standard output any more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -50,6 +52,14 @@ impl StdoutFactory {
 impl SinkFactory for StdoutFactory {
     fn create(&self, _: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
         Ok(Box::new(Printer { format: self.format, output: io::stdout(), buffer: Vec::new(), is_process: true }))
+    }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer>, ConnectorError> {
+        Ok(Box::new(NothingToCommit))
+    }
+
+    fn take_back(&self) -> TakeBack {
+        TakeBack::Impossible
     }
 
     fn guarantee(&self) -> Guarantee {
@@ -92,14 +102,6 @@ impl<W: Write + Send> Sink for Printer<W> {
 
     fn prepare(&mut self, _: CheckpointId) -> Result<Prepared, ConnectorError> {
         Ok(Box::new(|| Ok(None)))
-    }
-
-    fn commit(&mut self, _: &Value) -> Result<(), ConnectorError> {
-        Ok(())
-    }
-
-    fn recover(&mut self, _: &[Value]) -> Result<(), ConnectorError> {
-        Ok(())
     }
 }
 

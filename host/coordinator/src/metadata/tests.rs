@@ -21,6 +21,7 @@ fn record() -> JobRecord {
             environment: [("A".to_owned(), "b".to_owned())].into(),
             job_dir: "dir".to_owned(),
             dead_letters: "dead".to_owned(),
+            allow_repeated_output: false,
             components: Default::default(),
         },
         fresh: true,

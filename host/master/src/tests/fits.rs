@@ -25,6 +25,7 @@ fn spec(inputs: &str) -> JobSpec {
         environment: BTreeMap::new(),
         job_dir: "/".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: BTreeMap::new(),
     }
 }

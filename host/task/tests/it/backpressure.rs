@@ -73,14 +73,6 @@ impl Sink for Slow {
     fn prepare(&mut self, _: CheckpointId) -> Result<Prepared, ConnectorError> {
         Ok(Box::new(|| Ok(None)))
     }
-
-    fn commit(&mut self, _: &Value) -> Result<(), ConnectorError> {
-        Ok(())
-    }
-
-    fn recover(&mut self, _: &[Value]) -> Result<(), ConnectorError> {
-        Ok(())
-    }
 }
 
 struct Job {

@@ -60,7 +60,6 @@ pub(crate) enum Said {
     Abandon(u64),
     Declined(u64),
     Finished,
-    Committed(u64),
     Failed(String),
 }
 
@@ -124,7 +123,6 @@ impl Outlet for Log {
         let said = match report {
             TaskReport::Declined { checkpoint, .. } => Said::Declined(checkpoint.0),
             TaskReport::Finished => Said::Finished,
-            TaskReport::Committed(checkpoint) => Said::Committed(checkpoint.0),
             TaskReport::Failed(error) => Said::Failed(error.to_string()),
         };
         self.said.lock().push((task, said));
@@ -329,7 +327,6 @@ impl Source for Steps {
 #[derive(Clone, Default)]
 pub(crate) struct Memory {
     pub(crate) rows: Arc<Mutex<Vec<Row>>>,
-    pub(crate) committed: Arc<Mutex<Vec<Value>>>,
     since: usize,
 }
 
@@ -349,15 +346,6 @@ impl Sink for Memory {
     fn prepare(&mut self, _: CheckpointId) -> Result<Prepared, ConnectorError> {
         let rows = std::mem::take(&mut self.since);
         Ok(Box::new(move || Ok((rows > 0).then(|| json!(rows)))))
-    }
-
-    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
-        self.committed.lock().push(committable.clone());
-        Ok(())
-    }
-
-    fn recover(&mut self, _: &[Value]) -> Result<(), ConnectorError> {
-        Ok(())
     }
 }
 

@@ -448,7 +448,7 @@ fn s88a_behind_a_stop_nothing_is_worked_off_unless_it_is_given_up_or_another_fol
         input.send(Frame::Barrier(Barrier { kind: BarrierKind::Stop, ..unaligned(1) }));
         task.go();
         assert_eq!(in_flight(&log, 1), (vec![piece(InFlightSource::Channel(0), None, vec![one(1)])], true));
-        task.handle.tell(Control::Completed { checkpoint: CheckpointId(0), commit: Vec::new() });
+        task.handle.tell(Control::Completed(CheckpointId(0)));
         task.go();
         assert_eq!(memory.rows.lock().len(), 1, "a sink that shows rows at once would show them twice");
         task.handle.tell(go_on);

@@ -32,9 +32,9 @@ impl std::fmt::Display for OtherLeader {
 }
 
 impl Allegiance {
-    /// The coordinator that leads these; none where nothing runs.
+    /// The coordinator that leads these; none where nothing runs but what has failed.
     pub(super) fn of(&self, running: &[Running]) -> Option<Epoch> {
-        if running.is_empty() { None } else { *self.0.lock() }
+        if running.iter().all(|running| running.failure.is_some()) { None } else { *self.0.lock() }
     }
 
     /// Obeys a coordinator from now on, unless another leads: `led_by`, as the registration said, and none can have come since.

@@ -5,12 +5,14 @@ use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use weir_transport::{Control, Endpoint, Expected, Identity};
 
 use super::allegiance::Allegiance;
 use super::components::FetchedComponents;
 use super::hosted::Hosted;
+use super::lease::Lease;
 use super::outbox::Outbox;
 use super::session::{self, End};
 
@@ -45,6 +47,7 @@ impl Connector {
     pub(super) async fn run(&self) {
         let mut pauses = Pauses::default();
         let mut troubles = Troubles::default();
+        let mut lease = Lease::default();
         for address in self.coordinators.iter().cycle() {
             let patience = ANSWER_MIN.saturating_mul(1 + pauses.0 / 2);
             let trouble = match timeout(patience, self.endpoint.connect_control(address, Expected::Coordinator)).await {
@@ -60,6 +63,7 @@ impl Connector {
                     End::Lost { reason, joined } => {
                         if joined {
                             (pauses, troubles) = (Pauses::default(), Troubles::default());
+                            lease.lost(Instant::now());
                         }
                         format!("lost the coordinator at {address}: {reason}; tasks go on meanwhile")
                     }
@@ -68,7 +72,25 @@ impl Connector {
             if troubles.is_news(address, &trouble, Instant::now()) {
                 tracing::warn!("{trouble}; trying again");
             }
+            if let Some(absent) = lease.is_over(Instant::now()) {
+                self.end_alone(absent).await;
+            }
             tokio::time::sleep(pauses.next()).await;
+        }
+    }
+
+    /// Ends what runs here: nobody has been there to take a checkpoint for too long.
+    async fn end_alone(&self, absent: Duration) {
+        let worker = self.worker.clone();
+        let reason = format!(
+            "there was no coordinator for {} s, and what is written without checkpoints must not grow for ever; the job goes on from its last \
+             checkpoint",
+            absent.as_secs()
+        );
+        match spawn_blocking(move || worker.end_all(&reason)).await {
+            Ok(0) => {}
+            Ok(ended) => tracing::warn!(ended, absent_s = absent.as_secs(), "no coordinator: what runs here is ended"),
+            Err(error) => tracing::error!(%error, "the worker panicked; this is a bug in weir"),
         }
     }
 

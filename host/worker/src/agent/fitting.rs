@@ -4,7 +4,7 @@
 //! by one that says so. Owns what is said instead; sends nothing.
 
 use weir_model::limits::{CONTROL_MESSAGE_BYTES_MAX, REASON_BYTES_MAX};
-use weir_protocol::{Acknowledgement, Failure, FailureKind, Report, encode};
+use weir_protocol::{Acknowledgement, Failure, FailureKind, Register, Report, encode};
 
 /// A report as a message of at most [`CONTROL_MESSAGE_BYTES_MAX`] bytes.
 pub(super) fn fitting(report: Report) -> Vec<u8> {
@@ -42,6 +42,27 @@ pub(super) fn fitting(report: Report) -> Vec<u8> {
     encode(&instead, &[])
 }
 
+/// A registration as a message of at most [`CONTROL_MESSAGE_BYTES_MAX`] bytes. What does not fit is left out, the largest first: the
+/// coordinator takes it for gone and has it ended, and begins it anew.
+pub(super) fn fitting_registration(mut register: Register) -> Vec<u8> {
+    for failure in register.running.iter_mut().filter_map(|running| running.failure.as_mut()) {
+        failure.reason.truncate(failure.reason.floor_char_boundary(REASON_BYTES_MAX));
+    }
+    register.running.sort_by_cached_key(|running| encode(running, &[]).len());
+    loop {
+        let report = Report::Register(register);
+        let message = encode(&report, &[]);
+        let Report::Register(again) = report else { unreachable!("it was made above") };
+        register = again;
+        if message.len() <= CONTROL_MESSAGE_BYTES_MAX {
+            return message;
+        }
+        let Some(left_out) = register.running.pop() else { return message };
+        let (execution, tasks) = (left_out.execution, left_out.tasks.len());
+        tracing::error!(%execution, tasks, "a registration would be too large: an execution is left out, and ends");
+    }
+}
+
 /// Why a snapshot cannot be told, and what to do about it.
 fn too_much(acknowledgement: &Acknowledgement, bytes: usize) -> String {
     let inputs = acknowledgement.source.as_ref().map_or(0, |source| source.splits.len());
@@ -61,7 +82,7 @@ mod tests {
 
     use serde_json::json;
     use weir_model::{Attempt, CheckpointId, TaskId};
-    use weir_protocol::{Execution, Looked, SourceAcknowledgement, decode};
+    use weir_protocol::{Execution, Looked, Running, SourceAcknowledgement, decode};
 
     use super::*;
 
@@ -120,5 +141,31 @@ mod tests {
         let failed = Failure { kind: FailureKind::Transient, uid: None, reason: long };
         let Report::Failed { failure, .. } = said(Report::Failed { execution: execution(), failure: failed }) else { panic!() };
         assert_eq!((failure.kind, failure.reason.len()), (FailureKind::Transient, REASON_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_registration_that_is_too_large_leaves_out_what_is_largest_and_is_sent() {
+        let running = |job: &str, tasks: u32| Running {
+            execution: Execution { job: job.to_owned(), attempt: Attempt(3) },
+            tasks: (0..tasks).map(TaskId).collect(),
+            started: true,
+            finished: Vec::new(),
+            committed: Vec::new(),
+            last_checkpoint: CheckpointId(1),
+            failure: None,
+        };
+        let register = Register {
+            version: "0".to_owned(),
+            slots: 1,
+            data_address: "a:1".to_owned(),
+            clock_ms: 1,
+            led_by: None,
+            running: vec![running("large", 3_000_000), running("small", 3), running("medium", 3_000)],
+        };
+        let message = fitting_registration(register);
+        assert!(message.len() <= CONTROL_MESSAGE_BYTES_MAX);
+        let Report::Register(said) = decode::<Report>(&message).unwrap().message else { panic!() };
+        let jobs: Vec<_> = said.running.iter().map(|running| running.execution.job.as_str()).collect();
+        assert_eq!(jobs, ["small", "medium"]);
     }
 }

@@ -17,6 +17,9 @@ pub(super) trait Hosted: Send + Sync {
 
     /// Cancels everything else.
     fn keep_only(&self, keep: &[Execution]);
+
+    /// Ends everything, and remembers why for the next registration. Gives how much that was.
+    fn end_all(&self, reason: &str) -> usize;
 }
 
 impl Hosted for Worker {
@@ -34,5 +37,9 @@ impl Hosted for Worker {
 
     fn keep_only(&self, keep: &[Execution]) {
         Worker::keep_only(self, keep);
+    }
+
+    fn end_all(&self, reason: &str) -> usize {
+        Worker::end_all(self, reason)
     }
 }

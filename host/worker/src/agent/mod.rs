@@ -17,6 +17,7 @@ mod components;
 mod connect;
 mod fitting;
 mod hosted;
+mod lease;
 mod outbox;
 mod session;
 mod watch;

@@ -13,7 +13,7 @@ use weir_transport::{Control, ControlReceiver, ControlSender};
 use super::allegiance::OtherLeader;
 use super::beats::Beats;
 use super::connect::Connector;
-use super::fitting::fitting;
+use super::fitting::{fitting, fitting_registration};
 use super::watch;
 
 /// How long the coordinator may take to answer a registration.
@@ -46,7 +46,7 @@ pub(super) async fn serve(connector: &Connector, address: &str, control: Control
         Err(reason) => return lost(reason),
     };
     let led_by = register.led_by;
-    if let Err(error) = sender.send(encode(&Report::Register(register), &[]).into()).await {
+    if let Err(error) = sender.send(fitting_registration(register).into()).await {
         return lost(error.to_string());
     }
     let Order { epoch, command } = match timeout(WELCOME_TIMEOUT, receive(&mut receiver)).await {

@@ -56,6 +56,10 @@ impl Hosted for Noting {
     fn keep_only(&self, keep: &[Execution]) {
         self.kept.lock().push(keep.to_vec());
     }
+
+    fn end_all(&self, _: &str) -> usize {
+        0
+    }
 }
 
 fn cluster(folder: &Path, nodes: &[&str]) {
@@ -158,6 +162,7 @@ fn job_of(digest: Digest) -> JobSubmission {
         environment: BTreeMap::new(),
         job_dir: "/jobs".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: [("op@1.0.0".to_owned(), ComponentPin { digest, name: "op@1.0.0".to_owned() })].into(),
     };
     JobSubmission { spec, fresh: false, allow_dropped_state: false }

@@ -15,12 +15,13 @@ use weir_task::{
 };
 
 use super::channels::{Channels, Ports, targets};
+use super::committers::CommitLanes;
 use super::failure::{OfConnector, Trouble};
-use super::lanes::PersistLanes;
+use super::lanes::{PersistLanes, SeatedLane};
 use super::meters::{Meters, TaskMeter};
 use super::prepare::PreparedJob;
 use super::restore::LoadedState;
-use super::sinks::Sinks;
+use super::sinks::{self, Sinks};
 use super::voice::{Voice, on_lost};
 use crate::executor::{Place, PlaceRole, Seat};
 use crate::network::Outbound;
@@ -38,6 +39,8 @@ pub(super) struct BuiltTask {
 pub(super) struct Built {
     pub(super) tasks: Vec<BuiltTask>,
     pub(super) persist: PersistLanes,
+    pub(super) commit: CommitLanes,
+    pub(super) lanes: Vec<SeatedLane>,
     pub(super) outbound: Vec<Outbound>,
     pub(super) meters: Meters,
 }
@@ -48,7 +51,6 @@ struct Builder<'a> {
     shared: &'a Shared,
     voice: &'a Arc<Voice>,
     loaded: LoadedState,
-    sinks: Sinks,
 }
 
 /// Builds the tasks. The sinks have committed what the checkpoint holds for them.
@@ -59,9 +61,11 @@ pub(super) fn build(
     loaded: LoadedState,
     sinks: Sinks,
 ) -> Result<Built, Trouble> {
-    let persist = PersistLanes::new(&job.storage, voice, &shared.options, starts(job, &loaded));
+    let (persist, mut lanes) = PersistLanes::new(&job.storage, voice, &shared.options, starts(job, &loaded));
+    let (commit, committing) = CommitLanes::new(voice, &shared.options, &persist, sinks::by_task(job, sinks));
+    lanes.extend(committing);
     let metrics = loaded.metrics.clone();
-    let mut builder = Builder { job, shared, voice, loaded, sinks };
+    let mut builder = Builder { job, shared, voice, loaded };
     let seats: BTreeMap<TaskId, Box<dyn Seat>> = job.tasks.iter().map(|&id| (id, builder.seat(id))).collect();
     let mut channels = Channels::new(&job.job, &job.topology, &job.message.placement, &seats);
     if let Some(network) = shared.options.network.as_deref().filter(|_| !channels.inbound.is_empty()) {
@@ -77,7 +81,7 @@ pub(super) fn build(
         tasks.push(BuiltTask { task, handle, seat });
     }
     let meters = Meters { tasks: counts, metrics, network: shared.options.network.clone() };
-    Ok(Built { tasks, persist, outbound: channels.outbound, meters })
+    Ok(Built { tasks, persist, commit, lanes, outbound: channels.outbound, meters })
 }
 
 /// What those who store the snapshots of tasks know of them at the start.
@@ -135,7 +139,7 @@ impl Builder<'_> {
             }
         };
         let nodes = members[first..].iter().zip(&vertex_stats[first..]);
-        let nodes = nodes.map(|(&vertex, stats)| self.node(vertex, subtask, stats)).collect();
+        let nodes = nodes.map(|(&vertex, stats)| self.node(vertex, subtask, stats)).collect::<Result<_, _>>()?;
         let stats = Arc::new(TaskStats::default());
         let vertices = members.iter().map(|&vertex| job.vertices[vertex].uid.as_str().into()).zip(vertex_stats).collect();
         let meter = TaskMeter { task: id, stats: stats.clone(), vertices };
@@ -192,7 +196,7 @@ impl Builder<'_> {
         })
     }
 
-    fn node(&mut self, vertex: usize, subtask: u32, stats: &Arc<VertexStats>) -> NodeSpec {
+    fn node(&mut self, vertex: usize, subtask: u32, stats: &Arc<VertexStats>) -> Result<NodeSpec, Trouble> {
         let job = &self.job.job;
         let described = &job.vertices[vertex];
         let targets = |port| targets(job, &self.job.topology, vertex, port);
@@ -200,7 +204,8 @@ impl Builder<'_> {
         let (work, on_reject, outputs) = match &described.kind {
             VertexKind::Source(_) => unreachable!("a source is the head of its chain"),
             VertexKind::Sink(_) => {
-                let sink = self.sinks.remove(&(vertex, subtask)).expect("every subtask of a sink was made");
+                let sink = self.job.sinks[&vertex].create(&sinks::context(self.job, vertex, subtask));
+                let sink = sink.map_err(|error| OfConnector(&described.uid, error))?;
                 (NodeWork::Sink(sink), OnReject::Fail, Vec::new())
             }
             VertexKind::Operator(spec) => {
@@ -219,7 +224,7 @@ impl Builder<'_> {
                 (work, on_reject, (0..spec.outputs.len() as u32).map(|port| targets(Port::Output(port))).collect())
             }
         };
-        NodeSpec {
+        Ok(NodeSpec {
             uid: described.uid.as_str().into(),
             component: self.job.components.get(&vertex).map_or_else(String::new, |prepared| prepared.name.clone()),
             work,
@@ -228,7 +233,7 @@ impl Builder<'_> {
             late_port,
             dead_letters: targets(Port::DeadLetter),
             stats: stats.clone(),
-        }
+        })
     }
 
     /// What instances of the checkpoint go on from, where they were told the end.

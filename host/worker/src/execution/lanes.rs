@@ -1,7 +1,7 @@
-//! The lanes of an execution: what is done for tasks off their threads, in a few actors that share the tasks.
+//! The lanes that make an execution's snapshots durable, off its tasks' threads: a few actors that share the tasks.
 //!
-//! All that concerns one task goes through one lane of a kind, in order. A lane that waits for a storage that hangs holds up its own
-//! tasks' snapshots, and nothing else.
+//! All that concerns one task goes through one lane, in order. A lane that waits for a storage that hangs holds up its own tasks'
+//! snapshots, and nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,24 +22,23 @@ pub(super) struct SeatedLane {
     pub(super) actor: Box<dyn Actor>,
 }
 
-/// The lanes that make snapshots durable.
+/// The lanes that make snapshots durable. All clones are one.
+#[derive(Clone)]
 pub(super) struct PersistLanes {
     voice: Arc<Voice>,
     load: Arc<Load>,
     congested_bytes: usize,
     queues: Vec<Arc<Queue>>,
-    /// Until they are started.
-    seated: Vec<SeatedLane>,
 }
 
 impl PersistLanes {
-    /// Lanes that are not started.
+    /// Lanes, and the actors to start.
     pub(super) fn new(
         storage: &JobStorage,
         voice: &Arc<Voice>,
         options: &WorkerOptions,
         tasks: BTreeMap<TaskId, TaskStart>,
-    ) -> PersistLanes {
+    ) -> (PersistLanes, Vec<SeatedLane>) {
         let count = options.executor.lanes().min(tasks.len()).max(1);
         let mut of_lane: Vec<BTreeMap<TaskId, TaskStart>> = std::iter::repeat_with(BTreeMap::new).take(count).collect();
         for (task, start) in tasks {
@@ -57,12 +56,7 @@ impl PersistLanes {
             seated.push(SeatedLane { place, seat, actor: Box::new(lane) });
             queues.push(queue);
         }
-        PersistLanes { voice: voice.clone(), load, congested_bytes: options.congested_bytes, queues, seated }
-    }
-
-    /// The actors, once.
-    pub(super) fn take_seated(&mut self) -> Vec<SeatedLane> {
-        std::mem::take(&mut self.seated)
+        (PersistLanes { voice: voice.clone(), load, congested_bytes: options.congested_bytes, queues }, seated)
     }
 
     /// The way of a task to here and to the events.
@@ -79,6 +73,11 @@ impl PersistLanes {
     /// A checkpoint is complete. Must be said before tasks are told.
     pub(super) fn completed(&self, checkpoint: CheckpointId) {
         self.queues.iter().for_each(|queue| queue.push(Item::Completed(checkpoint)));
+    }
+
+    /// A task's sinks have committed: what they had prepared up to a checkpoint is nobody's to keep any more.
+    pub(super) fn committed(&self, task: TaskId, checkpoint: CheckpointId) {
+        self.queues[lane_of(task, self.queues.len())].push(Item::Committed(task, checkpoint));
     }
 
     /// Gives up what is not being written yet; the actors are over then.
@@ -117,7 +116,8 @@ impl Actor for PersistLane {
     }
 }
 
-fn lane_of(task: TaskId, lanes: usize) -> usize {
+/// The lane of a task.
+pub(super) fn lane_of(task: TaskId, lanes: usize) -> usize {
     task.0 as usize % lanes
 }
 
@@ -141,10 +141,6 @@ impl Outlet for TaskOutlet {
 
     fn report(&mut self, task: TaskId, report: TaskReport) {
         match report {
-            TaskReport::Committed(checkpoint) => {
-                self.send(task, Item::Committed(task, checkpoint));
-                self.voice.committed(task, checkpoint);
-            }
             TaskReport::Declined { checkpoint, reason } => self.voice.declined(task, checkpoint, &reason),
             TaskReport::Finished => self.voice.finished(task),
             TaskReport::Failed(error) => self.voice.failed(&error),

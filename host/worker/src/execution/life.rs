@@ -17,6 +17,7 @@ use weir_protocol::{Command, Commits, Execution, Report};
 use weir_task::{Control, Task, TaskHandle, Turn};
 
 use super::build::{Built, BuiltTask};
+use super::committers::CommitLanes;
 use super::failure::Trouble;
 use super::lanes::{PersistLanes, SeatedLane};
 use super::meters::Meters;
@@ -84,6 +85,7 @@ enum State {
 struct Tasks {
     handles: Vec<(TaskId, TaskHandle)>,
     persist: PersistLanes,
+    commit: CommitLanes,
 }
 
 /// It is told to end.
@@ -236,13 +238,13 @@ impl Life {
     }
 
     fn start(&mut self, built: Built, out: &mut Vec<Output>) {
-        let Built { tasks, mut persist, outbound, .. } = built;
+        let Built { tasks, persist, commit, lanes, outbound, .. } = built;
         out.push(Output::Started);
         let mut start = |actors: &mut BTreeMap<PlaceRole, String>, seated: SeatedLane| {
             actors.insert(seated.place.role, seated.place.name.clone());
             out.push(Output::Start(seated));
         };
-        persist.take_seated().into_iter().for_each(|lane| start(&mut self.actors, lane));
+        lanes.into_iter().for_each(|lane| start(&mut self.actors, lane));
         let mut handles = Vec::new();
         for BuiltTask { task, handle, seat } in tasks {
             let id = task.id();
@@ -251,7 +253,7 @@ impl Life {
             start(&mut self.actors, SeatedLane { place, seat, actor: Box::new(TaskActor(task)) });
         }
         out.push(Output::Connect(outbound));
-        self.state = State::Running(Tasks { handles, persist });
+        self.state = State::Running(Tasks { handles, persist, commit });
     }
 
     fn cancel(&mut self, now: Duration, finish: bool, out: &mut Vec<Output>) {
@@ -262,6 +264,7 @@ impl Life {
         match std::mem::replace(&mut self.state, State::Failed) {
             State::Running(tasks) => {
                 tasks.tell(|_| Control::Cancel);
+                tasks.commit.close();
                 if !finish {
                     tasks.persist.discard();
                 }
@@ -335,12 +338,8 @@ impl Tasks {
     fn completed(&self, checkpoint: CheckpointId, commits: Vec<(TaskId, Commits)>) {
         // Those who store learn it first, so that captures taken after a task has learnt it follow the right chain.
         self.persist.completed(checkpoint);
-        let mut commits: BTreeMap<TaskId, Commits> = commits.into_iter().collect();
-        self.tell(|task| {
-            let commit = commits.remove(&task).unwrap_or_default();
-            let commit = commit.into_iter().map(|(uid, values)| (uid.into(), values)).collect();
-            Control::Completed { checkpoint, commit }
-        });
+        self.tell(|_| Control::Completed(checkpoint));
+        commits.into_iter().for_each(|(task, commits)| self.commit.commit(task, checkpoint, commits));
     }
 }
 

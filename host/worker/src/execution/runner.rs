@@ -51,6 +51,11 @@ impl Runner {
         self.hear(Input::Command(command));
     }
 
+    /// It cannot go on, for a reason that lies outside it.
+    pub(crate) fn fail(&self, trouble: Trouble) {
+        self.voice.failed(trouble);
+    }
+
     /// Time has passed.
     pub(crate) fn tick(self: &Arc<Self>) {
         self.hear(Input::Tick);

@@ -7,28 +7,62 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-use weir_connectors::{ConnectorError, Sink, SinkContext};
+use weir_connectors::{Committer, ConnectorError, Recovery, SinkContext, TakeBack};
+use weir_model::{CheckpointId, TaskId};
+use weir_storage::Committable;
 
+use super::committers::{Committers, check_there};
 use super::failure::{OfConnector, Trouble};
 use super::prepare::PreparedJob;
 
-/// Sinks by vertex and subtask.
-pub(super) type Sinks = BTreeMap<(usize, u32), Box<dyn Sink>>;
+/// The committing halves of sinks, by vertex and subtask.
+pub(super) type Sinks = BTreeMap<(usize, u32), Box<dyn Committer>>;
 
-/// The first step: the sinks of the subtasks that run here, with earlier leftovers removed.
+/// Refuses to go back further than the last checkpoint where a sink cannot take back what it has shown since.
+pub(super) fn check_take_back(job: &PreparedJob) -> Result<(), Trouble> {
+    let (Some(from), Some(after)) = (job.message.restore, job.message.retract_after) else { return Ok(()) };
+    if job.message.spec.allow_repeated_output {
+        return Ok(());
+    }
+    let shown: Vec<String> = job
+        .sinks
+        .iter()
+        .filter(|(_, sink)| sink.take_back() == TakeBack::Impossible)
+        .map(|(&vertex, sink)| format!("`{}` ({})", job.job.vertices[vertex].uid, sink.describe()))
+        .collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    Err(Trouble::permanent(format!(
+        "cannot go on from checkpoint {from}, which is older than the last: what sink {} has shown after checkpoint {after} cannot be taken back, \
+         and would be shown again; --allow-repeated-output goes on all the same",
+        shown.join(", ")
+    )))
+}
+
+/// What names a subtask of a sink.
+pub(super) fn context(job: &PreparedJob, vertex: usize, index: u32) -> SinkContext {
+    let described = &job.job.vertices[vertex];
+    let attempt = job.message.execution.attempt;
+    SinkContext { uid: described.uid.clone(), index, parallelism: described.parallelism, attempt }
+}
+
+/// The first step: the committing halves of the sinks whose subtasks run here, with earlier leftovers removed.
 pub(super) fn recover(job: &PreparedJob) -> Result<Sinks, Trouble> {
     let mut sinks = Sinks::new();
     for (_, chain, index) in job.subtasks() {
         let vertices = &job.topology.chains()[chain].vertices;
         for (&vertex, factory) in vertices.iter().filter_map(|vertex| job.sinks.get_key_value(vertex)) {
-            let described = &job.job.vertices[vertex];
-            let failed = |error| failed(&described.uid, error);
-            let attempt = job.message.execution.attempt;
-            let context = SinkContext { uid: described.uid.clone(), index, parallelism: described.parallelism, attempt };
-            let mut sink = factory.create(&context).map_err(failed)?;
-            sink.recover(&held(job, &described.uid)).map_err(failed)?;
-            sinks.insert((vertex, index), sink);
+            let uid = &job.job.vertices[vertex].uid;
+            let failed = |error| failed(uid, error);
+            let mut committer = factory.committer(&context(job, vertex, index)).map_err(failed)?;
+            let state = job.manifest.as_ref().zip(job.state(uid));
+            let recovery = Recovery {
+                keep: held(job, uid).into_iter().map(|held| held.value.clone()).collect(),
+                earlier: state.map(|(manifest, state)| (manifest.attempt, state.parallelism)),
+            };
+            committer.recover(&recovery).map_err(failed)?;
+            sinks.insert((vertex, index), committer);
         }
     }
     Ok(sinks)
@@ -45,17 +79,36 @@ pub(super) fn settle(job: &PreparedJob, sinks: &mut Sinks) -> Result<(), Trouble
                 tracing::warn!(sink = uid, count, "output was taken back, since its rows are written again");
             }
         }
-        held(job, uid).iter().try_for_each(|committable| sink.commit(committable)).map_err(failed)?;
+        for held in held(job, uid) {
+            let done = sink.commit(&held.value).map_err(failed)?;
+            check_there(uid, CheckpointId(held.checkpoint), done)?;
+        }
     }
     Ok(())
 }
 
+/// The same sinks by task and uid.
+pub(super) fn by_task(job: &PreparedJob, mut sinks: Sinks) -> Committers {
+    let mut committers = Committers::new();
+    for (task, chain, index) in job.subtasks() {
+        for &vertex in &job.topology.chains()[chain].vertices {
+            let committer = sinks.remove(&(vertex, index));
+            committers.extend(committer.map(|committer| (key(job, task, vertex), committer)));
+        }
+    }
+    committers
+}
+
+fn key(job: &PreparedJob, task: TaskId, vertex: usize) -> (TaskId, String) {
+    (task, job.job.vertices[vertex].uid.clone())
+}
+
 /// All that the checkpoint holds for a sink, of all its subtasks, oldest first.
-fn held(job: &PreparedJob, uid: &str) -> Vec<Value> {
+fn held<'a>(job: &'a PreparedJob, uid: &str) -> Vec<&'a Committable> {
     let subtasks = job.state(uid).into_iter().flat_map(|state| &state.subtasks);
     let mut held: Vec<_> = subtasks.flat_map(|subtask| &subtask.committables).collect();
     held.sort_by_key(|committable| committable.checkpoint);
-    held.iter().map(|committable| committable.value.clone()).collect()
+    held
 }
 
 fn failed(uid: &str, error: ConnectorError) -> Trouble {

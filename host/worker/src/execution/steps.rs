@@ -71,7 +71,11 @@ impl Step {
     fn try_carry_out(self, shared: &Shared, voice: &Arc<Voice>) -> Result<StepResult, Trouble> {
         let options = &shared.options;
         Ok(match self {
-            Step::Prepare(message) => StepResult::Prepared(Arc::new(prepare(options, *message)?)),
+            Step::Prepare(message) => {
+                let job = prepare(options, *message)?;
+                sinks::check_take_back(&job)?;
+                StepResult::Prepared(Arc::new(job))
+            }
             Step::Look(job) => {
                 let looked = look(&job)?;
                 StepResult::Looked(job, looked)

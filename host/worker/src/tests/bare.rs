@@ -143,6 +143,7 @@ fn prepare(storage: &str, attempt: u64) -> Box<Prepare> {
         environment: BTreeMap::new(),
         job_dir: "/".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: BTreeMap::new(),
     };
     let worker = WorkerAddress { worker: "a".to_owned(), address: String::new() };
@@ -181,12 +182,6 @@ fn a_trial_that_begins_while_the_one_before_ends_is_answered() {
     assert_eq!(next(), Report::Prepared { execution: execution(0) });
     worker.command(cancel(0));
     assert!(matches!(next(), Report::Ended { .. }));
-    // A worker that is not there has a task: nothing but a bug says so, and the execution ends with it.
-    let mut wrong = trial;
-    (wrong.placement.tasks, wrong.execution.attempt) = (vec![7], Attempt(1));
-    worker.command(Command::Prepare(wrong));
-    let told = next();
-    assert!(matches!(&told, Report::Failed { failure, .. } if failure.reason.contains("panicked at ")), "{told:?}");
     worker.shutdown();
 }
 
@@ -239,4 +234,19 @@ fn s87_executions_that_hang_do_not_pile_up_and_a_later_one_is_refused_with_what_
     hand.step();
     worker.command(Command::Prepare(prepare(&folder.path().to_string_lossy(), 100)));
     assert_eq!(reports.try_iter().count(), 0);
+}
+
+#[test]
+fn what_was_ended_without_a_coordinator_says_so_to_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let hand = Hand::default();
+    let (worker, reports) = worker(Arc::new(hand.clone()), Arc::new(BuiltinConnectors));
+    worker.command(Command::Prepare(prepare(&folder.path().to_string_lossy(), 1)));
+    assert_eq!(worker.end_all("there was no coordinator"), 1);
+    hand.step();
+    assert!(reports.try_iter().any(|report| matches!(report, Report::Ended { .. })));
+    let [running] = &worker.running()[..] else { panic!("{:?}", worker.running()) };
+    assert_eq!(running.failure.as_ref().map(|failure| failure.reason.as_str()), Some("there was no coordinator"));
+    worker.keep_only(&[]);
+    assert!(worker.running().is_empty());
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use weir_connectors::{
-    ConnectorError, Guarantee, More, Polled, Prepared, SettingError, Sink, SinkContext, SinkFactory, Source, SourceFactory,
+    Commit, Committer, ConnectorError, Guarantee, More, Polled, Prepared, Recovery, SettingError, Sink, SinkContext, SinkFactory,
+    Source, SourceFactory, TakeBack,
 };
 use weir_coordinator::{Input, JobError, JobThread, LOCAL_WORKER, Local, Mailbox, MasterJob, Notice, Outcome, Wish};
 use weir_model::{Batch, BatchRef, CheckpointId, Digest};
@@ -66,6 +67,7 @@ pub(super) struct Start {
     pub(super) file: String,
     pub(super) fresh: bool,
     pub(super) allow_dropped_state: bool,
+    pub(super) allow_repeated_output: bool,
 }
 
 /// Asks a running job to stop with a last checkpoint, or for something else.
@@ -155,7 +157,8 @@ impl World {
         change: impl FnOnce(&mut Start),
         mut watch: impl FnMut(&Notice, &Control),
     ) -> Result<Outcome, JobError> {
-        let mut start = Start { file: "job.toml".to_owned(), fresh: false, allow_dropped_state: false };
+        let mut start =
+            Start { file: "job.toml".to_owned(), fresh: false, allow_dropped_state: false, allow_repeated_output: false };
         change(&mut start);
         let pin = |digest, name: &str| ComponentPin { digest, name: name.to_owned() };
         let components =
@@ -167,6 +170,7 @@ impl World {
             environment: BTreeMap::new(),
             job_dir: "/".to_owned(),
             dead_letters: "dead-letters".to_owned(),
+            allow_repeated_output: start.allow_repeated_output,
             components,
         };
         let settings = MasterJob {
@@ -425,6 +429,11 @@ pub(super) fn broken(action: &'static str) -> ConnectorError {
     ConnectorError::Io { action, path: "numbers".into(), source: std::io::Error::other("told to fail"), hint: None }
 }
 
+/// The checkpoint in the name of a committable.
+fn number(name: &str) -> u64 {
+    name[..8].parse().unwrap()
+}
+
 /// A sink whose rows count once they are committed.
 #[derive(Clone, Default)]
 pub(super) struct Output {
@@ -439,8 +448,13 @@ struct Files {
     pending: BTreeMap<String, Vec<String>>,
     committed: BTreeMap<String, Vec<String>>,
     commit_failures: u32,
-    /// Says that what was committed can be taken back.
+    /// Takes back what was committed.
     retracts: bool,
+    shows_for_good: bool,
+    /// What is committed next is lost before.
+    lose_next: bool,
+    /// Tasks of an execution that is over carry out the commits that they had begun, right after output was taken back.
+    straggles: bool,
     /// How long a row takes.
     delay: Duration,
 }
@@ -469,6 +483,25 @@ impl Output {
         panics.at(place);
     }
 
+    fn of(&self, context: &SinkContext) -> Output {
+        Output { files: self.files.clone(), context: Some(context.clone()), current: Vec::new() }
+    }
+
+    /// What was committed cannot be taken back, and the sink says so.
+    pub(super) fn show_for_good(&self) {
+        self.files.lock().shows_for_good = true;
+    }
+
+    /// Somebody deletes what is to be committed next.
+    pub(super) fn lose_next(&self) {
+        self.files.lock().lose_next = true;
+    }
+
+    /// Tasks that stood still commit while output is taken back.
+    pub(super) fn straggle(&self) {
+        self.files.lock().straggles = true;
+    }
+
     pub(super) fn allow_retract(&self) {
         self.files.lock().retracts = true;
     }
@@ -477,7 +510,15 @@ impl Output {
 impl SinkFactory for Output {
     fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
         self.panic_at(Panic::CreateSink);
-        Ok(Box::new(Output { files: self.files.clone(), context: Some(context.clone()), current: Vec::new() }))
+        Ok(Box::new(self.of(context)))
+    }
+
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer>, ConnectorError> {
+        Ok(Box::new(self.of(context)))
+    }
+
+    fn take_back(&self) -> TakeBack {
+        if self.files.lock().shows_for_good { TakeBack::Impossible } else { TakeBack::Possible }
     }
 
     fn guarantee(&self) -> Guarantee {
@@ -513,10 +554,15 @@ impl Sink for Output {
             Ok(Some(json!(name)))
         }))
     }
+}
 
-    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
+impl Committer for Output {
+    fn commit(&mut self, committable: &Value) -> Result<Commit, ConnectorError> {
         self.panic_at(Panic::Commit);
         let mut files = self.files.lock();
+        if std::mem::take(&mut files.lose_next) {
+            files.pending.remove(committable.as_str().unwrap());
+        }
         if files.commit_failures > 0 {
             files.commit_failures -= 1;
             return Err(broken("commit"));
@@ -524,14 +570,15 @@ impl Sink for Output {
         let name = committable.as_str().unwrap();
         match files.pending.remove(name) {
             Some(rows) => drop(files.committed.insert(name.to_owned(), rows)),
-            None => assert!(files.committed.contains_key(name), "{name} is neither pending nor committed"),
+            None if files.committed.contains_key(name) => return Ok(Commit::DoneBefore),
+            None => return Ok(Commit::Gone { reason: format!("{name} is neither pending nor committed") }),
         }
-        Ok(())
+        Ok(Commit::Done)
     }
 
-    fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
+    fn recover(&mut self, recovery: &Recovery) -> Result<(), ConnectorError> {
         self.panic_at(Panic::Recover);
-        let keep: BTreeSet<&str> = keep.iter().map(|value| value.as_str().unwrap()).collect();
+        let keep: BTreeSet<&str> = recovery.keep.iter().map(|value| value.as_str().unwrap()).collect();
         let SinkContext { index, parallelism, uid, .. } = self.context.as_ref().unwrap();
         self.files.lock().pending.retain(|name, _| {
             let mut parts = name.split('-');
@@ -546,8 +593,13 @@ impl Sink for Output {
         let mut files = self.files.lock();
         let before = files.committed.len();
         if files.retracts {
-            files.committed.retain(|name, _| name[..8].parse::<u64>().unwrap() <= checkpoint.0);
+            files.committed.retain(|name, _| number(name) <= checkpoint.0);
         }
-        Ok((before - files.committed.len()) as u64)
+        let taken_back = before - files.committed.len();
+        if files.straggles {
+            let pending = std::mem::take(&mut files.pending);
+            files.committed.extend(pending.into_iter().filter(|(name, _)| number(name) > checkpoint.0));
+        }
+        Ok(taken_back as u64)
     }
 }

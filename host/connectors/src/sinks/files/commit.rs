@@ -1,14 +1,13 @@
 //! The second phase: a finished file gets its visible name.
 
 use std::ffi::OsStr;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{PENDING, open, sync};
+use super::folders::{PENDING, is_same_folder, open, size, sync, there};
 use crate::reach::Folder;
-use crate::{ConnectorError, Reach};
+use crate::{Commit, ConnectorError, Reach};
 
 /// A durable file and the name it is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,14 +51,14 @@ impl Committable {
     }
 
     /// Renames the file, in `folder`, which is the sink's: who writes to the checkpoints does not say where files are moved. Doing it
-    /// again changes nothing; what is not as the checkpoint says is an error.
-    pub(super) fn commit(&self, reach: &Reach, folder: &Path) -> Result<(), ConnectorError> {
+    /// again changes nothing; what is not as the checkpoint says is an error. `is_first`: it is known that nobody has done it before.
+    pub(super) fn commit(&self, reach: &Reach, folder: &Path, is_first: bool) -> Result<Commit, ConnectorError> {
         let (from, to) = (self.folder.join(PENDING).join(&self.from), self.folder.join(&self.to));
         if !is_same_folder(&self.folder, folder) {
             // The sink had another path once. What it finished there is nobody's business any more.
             return match there(reach, &self.folder.join(PENDING))? {
-                None => Ok(()),
-                Some(pending) if size(&pending, &self.from)?.is_none() => Ok(()),
+                None => Ok(Commit::DoneBefore),
+                Some(pending) if size(&pending, &self.from)?.is_none() => Ok(Commit::DoneBefore),
                 Some(_) => Err(self.refuse(
                     &to,
                     format!("{} waits for this, and the sink's path is now {}", from.display(), folder.display()),
@@ -73,18 +72,27 @@ impl Committable {
                 let failed = |error| ConnectorError::io("rename the finished file to", &to, error);
                 pending.rename(OsStr::new(&self.from), &finished, OsStr::new(&self.to)).map_err(failed)?;
                 sync(&finished)?;
-                sync(&pending)
+                sync(&pending)?;
+                Ok(Commit::Done)
             }
             // Done before. The crash may have come before the folder was on the disk.
-            (None, Some(found)) if found == self.bytes => sync(&finished),
+            (None, Some(found)) if found == self.bytes => done_before(&finished),
+            (None, None) if is_first => Ok(Commit::Gone {
+                reason: format!(
+                    "{} was deleted before its {} rows were made visible as {}; only weir may change files in {PENDING}",
+                    from.display(),
+                    self.rows,
+                    to.display()
+                ),
+            }),
             // Only a commit takes a file out of the pending folder, and the rename is atomic: it was done, and whoever reads the
             // output has moved the file away since.
             (None, None) => {
                 tracing::info!(file = %to.display(), rows = self.rows, "committed before, and moved away by its reader");
-                Ok(())
+                Ok(Commit::DoneBefore)
             }
             // Between the two looks, a task of an earlier attempt that stood still may have done it.
-            (Some(_), Some(found)) if found == self.bytes && size(&pending, &self.from)?.is_none() => sync(&finished),
+            (Some(_), Some(found)) if found == self.bytes && size(&pending, &self.from)?.is_none() => done_before(&finished),
             (Some(_), Some(_)) => Err(self.refuse(
                 &to,
                 format!("{} is not committed yet, and a file of that name exists already", from.display()),
@@ -105,20 +113,7 @@ impl Committable {
     }
 }
 
-pub(super) fn is_same_folder(a: &Path, b: &Path) -> bool {
-    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
-}
-
-/// A folder, if it is there.
-fn there(reach: &Reach, folder: &Path) -> Result<Option<Folder>, ConnectorError> {
-    match reach.folder(folder) {
-        Ok(folder) => Ok(Some(folder)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(ConnectorError::io("open the folder", folder, error)),
-    }
-}
-
-/// Size of a file, if there is one.
-fn size(folder: &Folder, name: &str) -> Result<Option<u64>, ConnectorError> {
-    folder.size(OsStr::new(name)).map_err(|error| ConnectorError::io("look at", &folder.path().join(name), error))
+fn done_before(finished: &Folder) -> Result<Commit, ConnectorError> {
+    sync(finished)?;
+    Ok(Commit::DoneBefore)
 }

@@ -5,29 +5,25 @@
 //! without the leading dot is complete and is never changed, and nothing is visible that a checkpoint does not cover.
 
 mod commit;
+mod committer;
+mod folders;
 mod pending;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 use weir_model::{BatchRef, CheckpointId};
 
-use self::commit::{Committable, is_same_folder};
+use self::commit::Committable;
+use self::committer::FileCommitter;
+use self::folders::{PENDING, free_name, open};
 use self::pending::{Compression, PendingFile};
 use super::format::Format;
-use crate::reach::Folder;
 use crate::settings::{Settings, at_home, error};
-use crate::{ConnectorError, Guarantee, Prepared, Reach, SettingError, Sink, SinkContext, SinkFactory};
-
-/// Folder of files that are not complete, within the sink's.
-const PENDING: &str = ".pending";
-
-/// Folder of finished files whose rows are written again, within the sink's.
-const SUPERSEDED: &str = ".superseded";
+use crate::{Committer, ConnectorError, Guarantee, Prepared, Reach, SettingError, Sink, SinkContext, SinkFactory, TakeBack};
 
 /// Makes `file` sinks.
 pub(crate) struct FileSinkFactory {
@@ -48,12 +44,17 @@ impl FileSinkFactory {
             compression: settings.choice("compression", &Compression::CHOICES)?,
         })
     }
+
+    fn make_folder(&self) -> Result<(), ConnectorError> {
+        let pending = self.folder.join(PENDING);
+        let made = self.reach.make_folder(&pending);
+        made.map(drop).map_err(|error| ConnectorError::io("create the folder", &pending, error))
+    }
 }
 
 impl SinkFactory for FileSinkFactory {
     fn create(&self, context: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
-        let pending = self.folder.join(PENDING);
-        self.reach.make_folder(&pending).map_err(|error| ConnectorError::io("create the folder", &pending, error))?;
+        self.make_folder()?;
         Ok(Box::new(FileSink {
             reach: self.reach.clone(),
             folder: self.folder.clone(),
@@ -68,8 +69,18 @@ impl SinkFactory for FileSinkFactory {
         }))
     }
 
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer>, ConnectorError> {
+        self.make_folder()?;
+        let uid = file_name_part(&context.uid);
+        Ok(Box::new(FileCommitter::new(self.reach.clone(), self.folder.clone(), uid, context.clone())))
+    }
+
     fn guarantee(&self) -> Guarantee {
         Guarantee::ExactlyOnce
+    }
+
+    fn take_back(&self) -> TakeBack {
+        TakeBack::Possible
     }
 
     fn describe(&self) -> String {
@@ -163,91 +174,6 @@ impl Sink for FileSink {
             Ok(Some(Committable { folder, from, to, bytes, rows }.to_json()))
         }))
     }
-
-    fn commit(&mut self, committable: &Value) -> Result<(), ConnectorError> {
-        Committable::from_json(committable)?.commit(&self.reach, &self.folder)
-    }
-
-    fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
-        let keep = keep.iter().map(Committable::from_json).collect::<Result<Vec<_>, _>>()?;
-        let folder = open(&self.reach, &self.folder.join(PENDING))?;
-        for name in list(&folder)? {
-            let Some(subtask) = name.to_str().and_then(|name| subtask_of(name, &self.uid)) else { continue };
-            let is_kept = keep.iter().any(|kept| *kept.from == *name && is_same_folder(&kept.folder, &self.folder));
-            // Each cleans up after its predecessor, whatever the attempt: numbers begin again with --fresh. The others may already
-            // have begun files. Those of subtasks that are no more fall to the first.
-            let is_mine = subtask == self.context.index || self.context.index == 0 && subtask >= self.context.parallelism;
-            if is_mine && !is_kept {
-                let failed = |error| ConnectorError::io("remove the unfinished file", &folder.path().join(&name), error);
-                folder.remove(&name).map_err(failed)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves the files into the hidden folder `.superseded`: nobody reads them there, and nothing is deleted.
-    fn retract(&mut self, checkpoint: CheckpointId) -> Result<u64, ConnectorError> {
-        let folder = open(&self.reach, &self.folder)?;
-        let mut superseded = None;
-        let mut moved = 0;
-        for name in list(&folder)? {
-            let Some(of) = name.to_str().and_then(|name| checkpoint_of(name, &self.uid)) else { continue };
-            if of > checkpoint.0 {
-                let made = |error| ConnectorError::io("create the folder", &self.folder.join(SUPERSEDED), error);
-                let aside = match superseded.take() {
-                    Some(aside) => aside,
-                    None => folder.make_folder(OsStr::new(SUPERSEDED)).map_err(made)?,
-                };
-                let plain = name.to_string_lossy();
-                let numbered = (2..).map(|number: u64| format!("{plain}.{number}"));
-                let to = free_name(&aside, &mut std::iter::once(plain.to_string()).chain(numbered))?;
-                let failed = |error| ConnectorError::io("move aside", &self.folder.join(&name), error);
-                folder.rename(&name, &aside, OsStr::new(&to)).map_err(failed)?;
-                superseded = Some(aside);
-                moved += 1;
-            }
-        }
-        if let Some(superseded) = superseded {
-            sync(&superseded)?;
-            sync(&folder)?;
-        }
-        Ok(moved)
-    }
-}
-
-/// The folder of a sink, or its pending one.
-fn open(reach: &Reach, folder: &Path) -> Result<Folder, ConnectorError> {
-    reach.folder(folder).map_err(|error| ConnectorError::io("open the folder", folder, error))
-}
-
-/// The names in a folder.
-fn list(folder: &Folder) -> Result<Vec<OsString>, ConnectorError> {
-    let entries = folder.list().map_err(|error| ConnectorError::io("list the folder", folder.path(), error))?;
-    Ok(entries.into_iter().map(|entry| entry.name).collect())
-}
-
-/// Waits until the names in a folder are on the disk.
-fn sync(folder: &Folder) -> Result<(), ConnectorError> {
-    folder.sync().map_err(|error| ConnectorError::io("sync the folder", folder.path(), error))
-}
-
-/// The first of these names that nothing in the folder has.
-fn free_name(folder: &Folder, names: &mut dyn Iterator<Item = String>) -> Result<String, ConnectorError> {
-    for name in names {
-        let failed = |error| ConnectorError::io("look at", &folder.path().join(&name), error);
-        if !folder.has(OsStr::new(&name)).map_err(failed)? {
-            return Ok(name);
-        }
-    }
-    Ok(String::new())
-}
-
-/// The checkpoint in the name of a finished file, if it is one of the sink called `uid`: `<uid>-c<checkpoint>-a<attempt>-s<subtask>...`.
-fn checkpoint_of(name: &str, uid: &str) -> Option<u64> {
-    let (checkpoint, rest) = name.strip_prefix(uid)?.strip_prefix("-c")?.split_once("-a")?;
-    let (attempt, subtask) = rest.split_once("-s")?;
-    let _attempt: u64 = attempt.parse().ok()?;
-    subtask.starts_with(|first: char| first.is_ascii_digit()).then(|| checkpoint.parse().ok())?
 }
 
 /// Makes the sink unusable if a file was not made durable, whatever the reason.
@@ -267,15 +193,6 @@ impl Drop for Guard {
 /// Keeps the first reason.
 fn note_failure(failure: &Failure, reason: String) {
     failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
-}
-
-/// The subtask in the name of a pending file, if it is one of the sink called `uid`.
-fn subtask_of(name: &str, uid: &str) -> Option<u32> {
-    let mut parts = name.strip_prefix(uid)?.strip_prefix('~')?.split('~');
-    let _attempt: u64 = parts.next()?.parse().ok()?;
-    let subtask = parts.next()?.parse().ok()?;
-    let _number: u64 = parts.next()?.parse().ok()?;
-    parts.next().is_none().then_some(subtask)
 }
 
 /// A uid as part of a file name: other bytes than letters, digits, `_`, `.` and `-` as `%xx`, also a dot that would hide the file.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
 
-use super::{open, sync};
+use super::folders::{open, sync};
 use crate::{ConnectorError, Reach};
 
 /// Bytes gathered before they are written.

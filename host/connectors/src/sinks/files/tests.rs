@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 
 use serde_json::json;
 use weir_model::{Attempt, Batch};
 
+use super::committer::SUPERSEDED;
 use super::*;
+use crate::{Commit, Recovery};
 
 fn factory(folder: &Path, more: &[(&str, &str)]) -> FileSinkFactory {
     let mut settings = json!({"path": folder.to_str().unwrap(), "format": "lines"});
@@ -15,9 +18,41 @@ fn factory(folder: &Path, more: &[(&str, &str)]) -> FileSinkFactory {
     FileSinkFactory::from_settings(settings.as_object().unwrap(), &Reach::default()).unwrap()
 }
 
-fn open(folder: &Path, uid: &str, index: u32, attempt: u64) -> Box<dyn Sink> {
+/// Both halves of a subtask.
+struct Subtask {
+    sink: Box<dyn Sink>,
+    committer: Box<dyn Committer>,
+}
+
+impl Subtask {
+    fn of(factory: &FileSinkFactory, context: &SinkContext) -> Subtask {
+        Subtask { committer: factory.committer(context).unwrap(), sink: factory.create(context).unwrap() }
+    }
+
+    fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
+        self.sink.write(rows)
+    }
+
+    fn prepare(&mut self, checkpoint: CheckpointId) -> Result<Prepared, ConnectorError> {
+        self.sink.prepare(checkpoint)
+    }
+
+    fn commit(&mut self, committable: &Value) -> Result<Commit, ConnectorError> {
+        self.committer.commit(committable)
+    }
+
+    fn recover(&mut self, keep: &[Value]) -> Result<(), ConnectorError> {
+        self.committer.recover(&Recovery { keep: keep.to_vec(), earlier: None })
+    }
+
+    fn retract(&mut self, checkpoint: CheckpointId) -> Result<u64, ConnectorError> {
+        self.committer.retract(checkpoint)
+    }
+}
+
+fn open(folder: &Path, uid: &str, index: u32, attempt: u64) -> Subtask {
     let context = SinkContext { uid: uid.to_owned(), index, parallelism: 2, attempt: Attempt(attempt) };
-    factory(folder, &[]).create(&context).unwrap()
+    Subtask::of(&factory(folder, &[]), &context)
 }
 
 fn rows(values: &[&str]) -> Batch {
@@ -40,7 +75,7 @@ fn pending(folder: &Path) -> usize {
     fs::read_dir(folder.join(PENDING)).unwrap().count()
 }
 
-fn prepare(sink: &mut dyn Sink, checkpoint: u64) -> Value {
+fn prepare(sink: &mut Subtask, checkpoint: u64) -> Value {
     sink.prepare(CheckpointId(checkpoint)).unwrap()().unwrap().unwrap()
 }
 
@@ -57,7 +92,7 @@ fn rows_are_visible_when_their_checkpoint_is_committed_and_not_before() {
     assert_eq!(content(folder.path()), "");
     sink.commit(&first).unwrap();
     assert_eq!(content(folder.path()), "a\n");
-    let second = prepare(&mut *sink, 2);
+    let second = prepare(&mut sink, 2);
     sink.commit(&second).unwrap();
     assert_eq!(content(folder.path()), "a\nb\n");
     assert_eq!(visible(folder.path()).keys().collect::<Vec<_>>(), ["out-c00000001-a1-s0.txt", "out-c00000002-a1-s0.txt"]);
@@ -91,13 +126,13 @@ fn s59_a_crash_at_any_step_leaves_each_row_visible_once() {
                     1 => prepared = Some(sink.prepare(CheckpointId(1)).unwrap()),
                     2 => sink.write(rows(&["b"]).view()).unwrap(),
                     3 => (kept, done) = (vec![prepared.take().unwrap()().unwrap().unwrap()], 1),
-                    4 if !lost_notification => sink.commit(&kept[0]).unwrap(),
+                    4 if !lost_notification => drop(sink.commit(&kept[0]).unwrap()),
                     5 => prepared = Some(sink.prepare(CheckpointId(2)).unwrap()),
                     6 => {
                         kept.push(prepared.take().unwrap()().unwrap().unwrap());
                         done = 2;
                     }
-                    7 if !lost_notification => kept.iter().for_each(|committable| sink.commit(committable).unwrap()),
+                    7 if !lost_notification => kept.iter().for_each(|committable| drop(sink.commit(committable).unwrap())),
                     _ => {}
                 }
             }
@@ -105,14 +140,14 @@ fn s59_a_crash_at_any_step_leaves_each_row_visible_once() {
             for attempt in 2..4 {
                 let mut sink = open(folder.path(), "out", 0, attempt);
                 sink.recover(&kept).unwrap();
-                kept.iter().for_each(|committable| sink.commit(committable).unwrap());
-                kept.iter().for_each(|committable| sink.commit(committable).unwrap());
+                kept.iter().for_each(|committable| drop(sink.commit(committable).unwrap()));
+                kept.iter().for_each(|committable| drop(sink.commit(committable).unwrap()));
                 assert_eq!(content(folder.path()), ["", "a\n", "a\nb\n"][done], "crash after {steps} steps");
                 assert_eq!(pending(folder.path()), 0);
                 // Crashes once more with rows of its own before it gets through.
                 sink.write(rows(&["a", "b", "c"][done..]).view()).unwrap();
                 if attempt == 3 {
-                    let last = prepare(&mut *sink, 3);
+                    let last = prepare(&mut sink, 3);
                     sink.commit(&last).unwrap();
                 }
             }
@@ -126,7 +161,7 @@ fn what_an_uncertain_commit_finds_is_an_error_and_never_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let mut sink = open(folder.path(), "out", 0, 1);
     sink.write(rows(&["a"]).view()).unwrap();
-    let committable = prepare(&mut *sink, 1);
+    let committable = prepare(&mut sink, 1);
     let from = folder.path().join(PENDING).join(committable["from"].as_str().unwrap());
     let to = folder.path().join(committable["to"].as_str().unwrap());
 
@@ -148,11 +183,59 @@ fn a_committed_file_that_its_reader_has_moved_away_stays_committed() {
     let folder = tempfile::tempdir().unwrap();
     let mut sink = open(folder.path(), "out", 0, 1);
     sink.write(rows(&["a"]).view()).unwrap();
-    let committable = prepare(&mut *sink, 1);
+    let committable = prepare(&mut sink, 1);
     sink.commit(&committable).unwrap();
     fs::remove_file(folder.path().join(committable["to"].as_str().unwrap())).unwrap();
     sink.commit(&committable).unwrap();
     assert!(visible(folder.path()).is_empty(), "its rows are not written again");
+}
+
+#[test]
+fn a_pending_file_that_somebody_has_deleted_is_gone_and_never_taken_for_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = open(folder.path(), "out", 0, 1);
+    sink.write(rows(&["a"]).view()).unwrap();
+    let first = prepare(&mut sink, 1);
+    sink.write(rows(&["b"]).view()).unwrap();
+    let second = prepare(&mut sink, 2);
+    assert_eq!(sink.commit(&first).unwrap(), Commit::Done);
+    fs::remove_file(folder.path().join(PENDING).join(second["from"].as_str().unwrap())).unwrap();
+    assert_eq!(sink.commit(&first).unwrap(), Commit::DoneBefore);
+    let Commit::Gone { reason } = sink.commit(&second).unwrap() else { panic!("its rows are lost") };
+    assert!(reason.contains("out~1~0~1") && reason.contains("its 1 rows"), "{reason}");
+    // Whoever comes after cannot know.
+    assert_eq!(open(folder.path(), "out", 0, 2).commit(&second).unwrap(), Commit::DoneBefore);
+}
+
+/// s89: a task of an execution that is over stands still before its commit, and carries it out while the next execution, which
+/// goes on from an older checkpoint, takes output back.
+#[test]
+fn s89_a_commit_that_comes_at_any_time_while_output_is_taken_back_shows_no_row_twice() {
+    for late in 0..=4 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut straggler = open(folder.path(), "out", 1, 1);
+        straggler.write(rows(&["again"]).view()).unwrap();
+        let held = prepare(&mut straggler, 2);
+        let mut next = [open(folder.path(), "out", 0, 2), open(folder.path(), "out", 1, 2)];
+        // The steps of the next execution: all recover, then the first takes back; the straggler before any of them.
+        for step in 0..=4 {
+            if step == late {
+                let _ = straggler.commit(&held);
+            }
+            match step {
+                0 => next[0].recover(&[]).unwrap(),
+                1 => next[1].recover(&[]).unwrap(),
+                2 => drop(next[0].retract(CheckpointId(1)).unwrap()),
+                3 => {
+                    next[1].write(rows(&["again"]).view()).unwrap();
+                    let own = prepare(&mut next[1], 3);
+                    next[1].commit(&own).unwrap();
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(content(folder.path()), "again\n", "a commit before step {late}");
+    }
 }
 
 #[test]
@@ -161,7 +244,7 @@ fn s140_a_checkpoint_does_not_say_where_files_are_moved() {
     let (mine, theirs) = (folder.path().join("mine"), folder.path().join("theirs"));
     let mut other = open(&theirs, "out", 0, 1);
     other.write(rows(&["a"]).view()).unwrap();
-    let forged = prepare(&mut *other, 1);
+    let forged = prepare(&mut other, 1);
     let mut sink = open(&mine, "out", 0, 2);
     let error = sink.commit(&forged).unwrap_err().to_string();
     assert!(error.contains("the sink's path is now") && visible(&theirs).is_empty(), "{error}");
@@ -184,7 +267,7 @@ fn rows_that_will_be_written_again_are_taken_back() {
     let commit = |uid: &str, checkpoint, value| {
         let mut sink = open(folder.path(), uid, 0, 1);
         sink.write(rows(&[value]).view()).unwrap();
-        let committable = prepare(&mut *sink, checkpoint);
+        let committable = prepare(&mut sink, checkpoint);
         sink.commit(&committable).unwrap();
     };
     commit("out", 1, "kept");
@@ -210,7 +293,7 @@ fn recovery_removes_leftovers_of_this_sink_and_nothing_else() {
     let leave = |uid: &str, index, attempt| {
         let mut sink = open(folder.path(), uid, index, attempt);
         sink.write(rows(&["x"]).view()).unwrap();
-        prepare(&mut *sink, 1)
+        prepare(&mut sink, 1)
     };
     let kept = leave("out", 1, 1);
     leave("out", 0, 1);
@@ -241,7 +324,7 @@ fn output_of_an_earlier_job_with_the_same_numbers_is_not_overwritten() {
     for value in ["old", "new"] {
         let mut sink = open(folder.path(), "out", 0, 1);
         sink.write(rows(&[value]).view()).unwrap();
-        let committable = prepare(&mut *sink, 1);
+        let committable = prepare(&mut sink, 1);
         sink.commit(&committable).unwrap();
     }
     let files = visible(folder.path());
@@ -295,12 +378,12 @@ fn compressed_files_decompress_to_the_rows() {
     for (name, ending) in [("gzip", "txt.gz"), ("zstd", "txt.zst")] {
         let folder = tempfile::tempdir().unwrap();
         let context = SinkContext { uid: "out".to_owned(), index: 0, parallelism: 1, attempt: Attempt(1) };
-        let mut sink = factory(folder.path(), &[("compression", name)]).create(&context).unwrap();
+        let mut sink = Subtask::of(&factory(folder.path(), &[("compression", name)]), &context);
         let values: Vec<String> = (0..10_000).map(|i| format!("row {i}")).collect();
         for part in values.chunks(1_000) {
             sink.write(rows(&part.iter().map(String::as_str).collect::<Vec<_>>()).view()).unwrap();
         }
-        let committable = prepare(&mut *sink, 1);
+        let committable = prepare(&mut sink, 1);
         sink.commit(&committable).unwrap();
         let file = fs::File::open(folder.path().join(format!("out-c00000001-a1-s0.{ending}"))).unwrap();
         let mut text = String::new();

@@ -123,6 +123,7 @@ pub(super) fn job(name: &str, parallelism: u32) -> JobSubmission {
         environment: BTreeMap::new(),
         job_dir: "/jobs".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: BTreeMap::new(),
     };
     JobSubmission { spec, fresh: false, allow_dropped_state: false }

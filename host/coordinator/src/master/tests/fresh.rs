@@ -34,6 +34,7 @@ pub(super) fn spec(file: &str) -> JobSpec {
         environment: BTreeMap::new(),
         job_dir: "/".to_owned(),
         dead_letters: "/dead".to_owned(),
+        allow_repeated_output: false,
         components: BTreeMap::new(),
     }
 }
