@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use weir_api::ApiOptions;
 use weir_model::{Digest, Epoch};
+use weir_protocol::access::{Asker, NewToken, Person, TokenStatus};
 use weir_protocol::api::{
     ClusterApi, ClusterStatus, ComponentStatus, JobDetail, JobEvent, JobStatus, JobSubmission, Refusal, RefusalKind, WorkerStatus,
 };
@@ -20,6 +21,8 @@ pub(super) const WORDS: &[&str] = &[
     "DELETE ",
     "/api/v1/jobs",
     "/api/v1/components/a/1.0.0",
+    "/api/v1/tokens/",
+    "authorization: Bearer ",
     "%2e%2e",
     "%00",
     "?after=",
@@ -60,7 +63,7 @@ impl ClusterApi for Nothing {
         }
     }
 
-    fn adopt(&self, _: &str) -> Result<ClusterStatus, Refusal> {
+    fn adopt(&self, _: &Person, _: &str) -> Result<ClusterStatus, Refusal> {
         none()
     }
 
@@ -68,7 +71,7 @@ impl ClusterApi for Nothing {
         Vec::new()
     }
 
-    fn push_component(&self, _: &[u8], _: Option<(&str, &str)>) -> Result<Digest, Refusal> {
+    fn push_component(&self, _: &Person, _: &[u8], _: Option<(&str, &str)>) -> Result<Digest, Refusal> {
         none()
     }
 
@@ -80,11 +83,11 @@ impl ClusterApi for Nothing {
         Ok(Vec::new())
     }
 
-    fn remove_component(&self, _: &str, _: &str) -> Result<(), Refusal> {
+    fn remove_component(&self, _: &Person, _: &str, _: &str) -> Result<(), Refusal> {
         none()
     }
 
-    fn submit(&self, submission: JobSubmission) -> Result<JobStatus, Refusal> {
+    fn submit(&self, _: &Person, submission: JobSubmission) -> Result<JobStatus, Refusal> {
         let _ = submission.spec.load();
         none()
     }
@@ -97,23 +100,43 @@ impl ClusterApi for Nothing {
         none()
     }
 
-    fn stop(&self, _: &str) -> Result<JobStatus, Refusal> {
+    fn stop(&self, _: &Person, _: &str) -> Result<JobStatus, Refusal> {
         none()
     }
 
-    fn cancel(&self, _: &str) -> Result<JobStatus, Refusal> {
+    fn cancel(&self, _: &Person, _: &str) -> Result<JobStatus, Refusal> {
         none()
     }
 
-    fn rescale(&self, _: &str, _: u32) -> Result<JobStatus, Refusal> {
+    fn rescale(&self, _: &Person, _: &str, _: u32) -> Result<JobStatus, Refusal> {
         none()
     }
 
-    fn remove(&self, _: &str) -> Result<(), Refusal> {
+    fn remove(&self, _: &Person, _: &str) -> Result<(), Refusal> {
         none()
     }
 
     fn events(&self, _: &str, _: u64, _: Duration) -> Result<Vec<JobEvent>, Refusal> {
+        none()
+    }
+
+    fn cluster_events(&self, _: u64) -> Result<Vec<JobEvent>, Refusal> {
+        Ok(Vec::new())
+    }
+
+    fn who(&self, _: Digest) -> Option<Asker> {
+        None
+    }
+
+    fn tokens(&self) -> Vec<TokenStatus> {
+        Vec::new()
+    }
+
+    fn create_token(&self, _: &Person, _: NewToken, _: Digest) -> Result<TokenStatus, Refusal> {
+        none()
+    }
+
+    fn revoke_token(&self, _: &Person, _: &str) -> Result<(), Refusal> {
         none()
     }
 }
@@ -122,7 +145,7 @@ impl ClusterApi for Nothing {
 static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let options = ApiOptions { listen, tls: None, token: None, owner_passes: true, cluster: Arc::new(Nothing) };
+    let options = ApiOptions { listen, tls: None, owner_passes: true, cluster: Arc::new(Nothing) };
     let address = weir_api::serve(options, runtime.handle()).map(|server| {
         let address = server.local_addr;
         std::mem::forget((server, runtime));

@@ -1,4 +1,4 @@
-//! Who may ask: looked at before anything of a request but its head is read.
+//! Who asks, and whether they may ask this: looked at before anything of a request but its head is read.
 //!
 //! A loopback address keeps other machines out, but not web pages in a browser on this one. A page cannot choose the `Host`
 //! that its browser sends, which is that of the page even where its name was rebound to this address; and a browser adds
@@ -7,48 +7,85 @@
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
-use weir_model::ErrorNumber;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use weir_model::{Digest, ErrorNumber};
+use weir_protocol::access::{Asker, Person, Role};
 
 use crate::Token;
 use crate::answer::Refused;
 
 /// The rules of one server.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// Only requests that name this machine.
     pub(crate) loopback_only: bool,
-    pub(crate) token: Option<Token>,
-    /// Processes of this one's user need no token.
-    pub(crate) owner_passes: bool,
+}
+
+/// Who asks, of a request that passed the rules.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    pub(crate) asker: Asker,
+    /// The token that was shown, where it says who asks.
+    pub(crate) token: Option<Digest>,
 }
 
 impl Rules {
-    /// `is_owner`: it comes from a process of this one's user.
+    /// Says who asks. `owner`: the user that it comes from, who may everything without a token. A token that counts says who asks there
+    /// too, so that one can do with less.
     ///
     /// # Errors
     /// Why the request is refused.
-    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap, is_owner: bool) -> Result<(), Refused> {
+    pub(crate) fn check(
+        self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        owner: Option<&Person>,
+        who: impl Fn(Digest) -> Option<Asker>,
+    ) -> Result<Visitor, Refused> {
         let host = host(uri, headers)?;
         if self.loopback_only && !is_loopback(&host) {
             let message = format!("cannot answer a request for `{host}`: this API is for this machine only");
             return Err(foreign(message, "name it 127.0.0.1 or localhost"));
         }
         check_origin(&host, headers)?;
-        if self.owner_passes && is_owner {
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+        let known = shown.and_then(Token::new).map(|token| token.digest()).and_then(|digest| Some((who(digest)?, digest)));
+        match (known, owner, shown) {
+            (Some((asker, digest)), ..) => Ok(Visitor { asker, token: Some(digest) }),
+            (None, Some(owner), _) => Ok(Visitor { asker: Asker { person: owner.clone(), role: Role::Admin }, token: None }),
+            // Whether there ever was such a token is nobody's business.
+            (None, None, Some(_)) => Err(self.unauthorized("the token is none that counts in this cluster")),
+            (None, None, None) => Err(self.unauthorized("there is no token: expected `Authorization: Bearer TOKEN`")),
+        }
+    }
+
+    fn unauthorized(self, why: &str) -> Refused {
+        let hint = match self.loopback_only {
+            true => "ask as the user that runs the coordinator, or show a token: WEIR_TOKEN_FILE or --token-file names its file",
+            false => {
+                "WEIR_TOKEN_FILE or --token-file names the file of a token; `weir cluster init` and `weir token create` make them"
+            }
+        };
+        Refused::new(StatusCode::UNAUTHORIZED, ErrorNumber::TokenWrong, format!("cannot answer a request: {why}"), Some(hint))
+    }
+}
+
+impl Visitor {
+    /// Whether a route that needs a role is theirs.
+    ///
+    /// # Errors
+    /// That it is not, which role it would take, and how to get it.
+    pub(crate) fn check(&self, needed: Role, method: &Method, path: &str) -> Result<(), Refused> {
+        let Asker { person, role } = &self.asker;
+        if *role >= needed {
             return Ok(());
         }
-        let Some(token) = &self.token else {
-            let message = "cannot answer a request: this API is for the user that runs the coordinator".to_owned();
-            let hint = "ask as that user, or start the coordinator with --token-file and show that token";
-            return Err(foreign(message, hint));
-        };
-        let shown = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
-        match shown.and_then(bearer) {
-            Some(shown) if token.is(shown) => Ok(()),
-            Some(_) => Err(unauthorized("the token is not the one of this cluster")),
-            None => Err(unauthorized("there is no token: expected `Authorization: Bearer TOKEN`")),
-        }
+        let message = format!("cannot answer {method} {path}: it needs the role {needed}, and {person} has the role {role}");
+        let hint = format!(
+            "an admin of the cluster makes a token with that role: weir token create NAME --role {needed}; on its own machine, the user that \
+             runs the coordinator is one"
+        );
+        Err(Refused::new(StatusCode::FORBIDDEN, ErrorNumber::RoleMissing, message, Some(&hint)))
     }
 }
 
@@ -96,18 +133,13 @@ fn check_origin(host: &Authority, headers: &HeaderMap) -> Result<(), Refused> {
     }
 }
 
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+fn bearer(value: &[u8]) -> Option<&str> {
     let (scheme, token) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| std::str::from_utf8(token).ok())?
 }
 
 fn foreign(message: String, hint: &str) -> Refused {
     Refused::new(StatusCode::FORBIDDEN, ErrorNumber::RequestFromElsewhere, message, Some(hint))
-}
-
-fn unauthorized(why: &str) -> Refused {
-    let hint = "WEIR_TOKEN_FILE or --token-file names the token file that `weir cluster init` made";
-    Refused::new(StatusCode::UNAUTHORIZED, ErrorNumber::TokenWrong, format!("cannot answer a request: {why}"), Some(hint))
 }
 
 #[cfg(test)]
@@ -119,8 +151,49 @@ mod tests {
         for (name, value) in lines {
             headers.append(*name, value.parse().unwrap());
         }
-        let rules = Rules { loopback_only, token: None, owner_passes: true };
-        rules.check(&uri.parse().unwrap(), &headers, true).map_err(|refused| format!("{refused:?}"))
+        let owner = Person::User("me".to_owned());
+        let checked = Rules { loopback_only }.check(&uri.parse().unwrap(), &headers, Some(&owner), |_| None);
+        checked.map(drop).map_err(|refused| format!("{refused:?}"))
+    }
+
+    #[test]
+    fn a_token_that_counts_says_who_asks_also_of_the_user_that_needs_none() {
+        let token = Token::generate().unwrap();
+        let owner = Person::User("me".to_owned());
+        let viewer = Asker { person: Person::Token("v".to_owned()), role: Role::Viewer };
+        let who = |digest| (digest == token.digest()).then(|| viewer.clone());
+        let ask = |shown: &str, owner: Option<&Person>| {
+            let headers = HeaderMap::from_iter([
+                (header::HOST, "localhost".parse().unwrap()),
+                (header::AUTHORIZATION, format!("Bearer {shown}").parse().unwrap()),
+            ]);
+            Rules { loopback_only: true }.check(&"/".parse().unwrap(), &headers, owner, who).ok().map(|found| found.asker)
+        };
+        assert_eq!(ask(token.secret(), None), Some(viewer.clone()));
+        assert_eq!(ask(token.secret(), Some(&owner)), Some(viewer.clone()));
+        let other = Token::generate().unwrap();
+        assert_eq!(ask(other.secret(), None), None);
+        assert_eq!(
+            ask(other.secret(), Some(&owner)),
+            Some(Asker { person: owner.clone(), role: Role::Admin }),
+            "of another cluster"
+        );
+    }
+
+    #[test]
+    fn a_role_is_enough_from_its_own_on() {
+        for has in Role::ALL {
+            for needed in Role::ALL {
+                let admitted = Visitor { asker: Asker { person: Person::Token("t".to_owned()), role: has }, token: None };
+                match admitted.check(needed, &Method::GET, "/x") {
+                    Ok(()) => assert!(has >= needed, "{has} for {needed}"),
+                    Err(refused) => {
+                        let told = format!("{refused:?}");
+                        assert!(has < needed && told.contains(&format!("--role {needed}")) && told.contains("E0059"), "{told}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use weir_model::ErrorNumber;
+use weir_model::{Digest, ErrorNumber};
+use weir_protocol::access::Asker;
 use weir_protocol::api::ClusterApi;
 
 use crate::answer::Refused;
@@ -51,6 +52,11 @@ impl Calls {
         call: impl FnOnce(&dyn ClusterApi) -> T + Send + 'static,
     ) -> Result<T, Refused> {
         self.run(Arc::clone(turn), call).await
+    }
+
+    /// Who shows a token. Needs no turn, as it never blocks.
+    pub(crate) fn who(&self, token: Digest) -> Option<Asker> {
+        self.cluster.who(token)
     }
 
     /// The right to wait for events.

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// Other machines could reach it, and it would not be protected.
-    #[error("cannot serve the API on {listen}: it is not a loopback address, and there is no {missing}")]
+    #[error("cannot serve the API on {listen}: others than the user of this process can reach it, and there is no {missing}")]
     Unprotected {
         /// The address.
         listen: SocketAddr,
-        /// What is missing: "TLS certificate", "token".
+        /// What is missing: "TLS certificate", "token that counts".
         missing: &'static str,
     },
     /// The address is taken, or not one of this machine.

@@ -9,6 +9,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use serde::Deserialize;
+use weir_model::Digest;
 use weir_protocol::api::JobEvent;
 
 use crate::answer::{Refused, json};
@@ -29,10 +30,16 @@ pub(crate) struct EventsQuery {
 }
 
 /// Answers with the events there are, or a stream of them if that is what the client accepts.
-pub(crate) async fn events(site: Site, name: String, query: EventsQuery, headers: HeaderMap) -> Result<Response, Refused> {
+pub(crate) async fn events(
+    site: Site,
+    token: Option<Digest>,
+    name: String,
+    query: EventsQuery,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepts.contains("text/event-stream") {
-        return follow(site, name, query, &headers).await;
+        return follow(site, token, name, query, &headers).await;
     }
     let wait = Duration::from_millis(query.wait_ms).min(WAIT_MAX);
     let after = query.after;
@@ -48,6 +55,8 @@ pub(crate) async fn events(site: Site, name: String, query: EventsQuery, headers
 /// Where a stream of events is.
 struct Follower {
     site: Site,
+    /// What was shown for it. Once it counts no longer, the stream ends.
+    token: Option<Digest>,
     turn: Arc<Turn>,
     name: Arc<str>,
     after: u64,
@@ -55,14 +64,20 @@ struct Follower {
     ready: std::vec::IntoIter<JobEvent>,
 }
 
-async fn follow(site: Site, name: String, query: EventsQuery, headers: &HeaderMap) -> Result<Response, Refused> {
+async fn follow(
+    site: Site,
+    token: Option<Digest>,
+    name: String,
+    query: EventsQuery,
+    headers: &HeaderMap,
+) -> Result<Response, Refused> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let after = last.unwrap_or(query.after);
     let turn = site.calls.follower()?;
     let name: Arc<str> = name.into();
     // What is wrong with the request is told before the stream begins.
     let ready = step(&site.calls, &turn, &name, after, Duration::ZERO).await?.into_iter();
-    let follower = Follower { site, turn, name, after, ready };
+    let follower = Follower { site, token, turn, name, after, ready };
     let events = stream::unfold(follower, |mut follower| async move {
         let event = follower.next().await?;
         let text = serde_json::to_string(&event).unwrap_or_default();
@@ -75,12 +90,15 @@ async fn follow(site: Site, name: String, query: EventsQuery, headers: &HeaderMa
 }
 
 impl Follower {
-    /// The next event; none when the server ends or the job is forgotten.
+    /// The next event; none when the server ends, the job is forgotten, or the token counts no longer.
     async fn next(&mut self) -> Option<JobEvent> {
         loop {
             if let Some(event) = self.ready.next() {
                 self.after = event.number;
                 return Some(event);
+            }
+            if self.token.is_some_and(|token| self.site.calls.who(token).is_none()) {
+                return None;
             }
             let mut leaving = self.site.leaving.clone();
             let step = step(&self.site.calls, &self.turn, &self.name, self.after, FOLLOW_STEP);

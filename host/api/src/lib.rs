@@ -4,9 +4,9 @@
 //! through [`ClusterApi`](weir_protocol::api::ClusterApi), whose calls it makes on blocking threads; decides nothing about
 //! jobs.
 //!
-//! **Who may use it.** On a loopback address, processes of the user that runs the coordinator, and whoever has the token, but no
-//! web page: requests that name another host, or come from another origin, are refused. On any other address only over TLS with
-//! a token; the server refuses to start otherwise.
+//! **Who may use it.** Who shows a token, as far as its role goes: each route names the role it takes (`routes.rs`). On a loopback
+//! address also processes of the user that runs the coordinator, as admins, but no web page: requests that name another host, or
+//! come from another origin, are refused. On any other address only over TLS with a token; the server refuses to start otherwise.
 //!
 //! **What a request may cost.** Connections, requests at work, uploads and followers of events are bounded, and so are the
 //! size of a head and of a body, and the time each may take. Who has no token gets no further than the head, and takes no place

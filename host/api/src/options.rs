@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use weir_protocol::api::ClusterApi;
 
-use crate::Token;
-
 /// Certificate and key in PEM files.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
@@ -20,15 +18,13 @@ pub struct TlsFiles {
 /// What an API server is given.
 #[derive(Clone)]
 pub struct ApiOptions {
-    /// Where it listens. Port 0: any free one. An address that is not a loopback needs `tls` and `token`.
+    /// Where it listens. Port 0: any free one. An address that is not a loopback needs `tls`.
     pub listen: SocketAddr,
     /// Serve HTTPS with this certificate; without, plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// What every request must carry as `Authorization: Bearer`, but for those that `owner_passes` lets through.
-    pub token: Option<Token>,
-    /// On a loopback address: processes of this process's user, and of root, need no token. Others of the machine do; where there is no
-    /// token, they cannot ask.
+    /// On a loopback address: processes of this process's user, and of root, need no token, and may everything. All others show one,
+    /// as `Authorization: Bearer`.
     pub owner_passes: bool,
-    /// What it serves.
+    /// What it serves, and who knows the tokens. An address that is not a loopback needs one that counts.
     pub cluster: Arc<dyn ClusterApi>,
 }

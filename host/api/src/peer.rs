@@ -7,15 +7,28 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
+use weir_protocol::access::Person;
+
 /// State of a socket whose connection stands. Of others the kernel does not know the user any more, and lists 0.
 const ESTABLISHED: &str = "01";
 
-/// Whether a socket at `peer`, connected to `here`, is of this process's user, or of root. Reads files of the kernel.
-pub(crate) fn is_own(peer: SocketAddr, here: SocketAddr) -> bool {
+/// The user of a socket at `peer`, connected to `here`, if it is this process's own, or root. Reads files of the kernel.
+pub(crate) fn own_user(peer: SocketAddr, here: SocketAddr) -> Option<Person> {
     let own = rustix::process::geteuid().as_raw();
     let lists = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
-    let user = lists.iter().find_map(|list| user_in(&fs::read_to_string(list).ok()?, peer, here));
-    user.is_some_and(|user| user == own || user == 0)
+    let user = lists.iter().find_map(|list| user_in(&fs::read_to_string(list).ok()?, peer, here))?;
+    let users = || fs::read_to_string("/etc/passwd").unwrap_or_default();
+    (user == own || user == 0).then(|| Person::User(name_in(&users(), user).unwrap_or_else(|| user.to_string())))
+}
+
+/// The name of a user in a list of users as `/etc/passwd` is one. Users from elsewhere are shown by their number.
+fn name_in(list: &str, user: u32) -> Option<String> {
+    let of_line = |line: &str| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number.parse() == Ok(user) && !name.is_empty()).then(|| name.to_owned())
+    };
+    list.lines().find_map(of_line)
 }
 
 /// The user of the socket between `local` and `remote` in a list as the kernel writes it.
@@ -52,6 +65,15 @@ fn address(text: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_are_named_as_their_machine_names_them() {
+        let list = "root:x:0:0:root:/root:/bin/sh\n# a remark\n:x:7:7::/:\nweir:x:998:998::/var/lib/weir:/bin/false\nodd:x\n";
+        assert_eq!(
+            [0, 998, 7, 1].map(|user| name_in(list, user)),
+            [Some("root".to_owned()), Some("weir".to_owned()), None, None]
+        );
+    }
 
     #[test]
     fn s136_the_user_is_that_of_the_one_socket_whose_connection_stands() {

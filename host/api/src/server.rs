@@ -54,10 +54,11 @@ impl Server {
 /// # Errors
 /// If it would not be protected, the address cannot be had, or the certificate cannot be used.
 pub fn serve(options: ApiOptions, handle: &Handle) -> Result<Server, ApiError> {
-    let ApiOptions { listen, tls, token, owner_passes, cluster } = options;
+    let ApiOptions { listen, tls, owner_passes, cluster } = options;
     let loopback = listen.ip().is_loopback();
     let owner_passes = owner_passes && loopback;
-    for (missing, is_missing) in [("TLS certificate", tls.is_none() && !loopback), ("token", token.is_none() && !owner_passes)] {
+    let unknown = cluster.tokens().is_empty() && !owner_passes;
+    for (missing, is_missing) in [("TLS certificate", tls.is_none() && !loopback), ("token that counts", unknown)] {
         if is_missing {
             return Err(ApiError::Unprotected { listen, missing });
         }
@@ -73,8 +74,8 @@ pub fn serve(options: ApiOptions, handle: &Handle) -> Result<Server, ApiError> {
     };
     let (leaving, left) = watch::channel(false);
     let (ending, ended) = oneshot::channel::<()>();
-    let rules = Arc::new(Rules { loopback_only: loopback, token, owner_passes });
-    let router = routes::router(Site { calls: Calls::new(cluster), rules, leaving: left.clone() });
+    let router =
+        routes::router(Site { calls: Calls::new(cluster), rules: Rules { loopback_only: loopback }, leaving: left.clone() });
     handle.spawn(async move {
         let site = Entry { acceptor, router, owner_passes, doors: Arc::default() };
         accept(listener, site, left).await;
@@ -127,15 +128,15 @@ async fn accept(listener: TcpListener, entry: Entry, mut leaving: watch::Receive
 
 async fn enter(stream: TcpStream, from: SocketAddr, entry: Entry, leaving: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
-    let is_owner = match stream.local_addr() {
-        Ok(here) if entry.owner_passes => match spawn_blocking(move || peer::is_own(from, here)).await {
-            Ok(is_owner) => is_owner,
+    let owner = match stream.local_addr() {
+        Ok(here) if entry.owner_passes => match spawn_blocking(move || peer::own_user(from, here)).await {
+            Ok(owner) => owner,
             // The process ends: no answer is better than one that refuses.
             Err(_) => return,
         },
-        _ => false,
+        _ => None,
     };
-    let seat = entry.doors.enter(from.ip(), is_owner);
+    let seat = entry.doors.enter(from.ip(), owner);
     tokio::select! {
         () = connection(stream, entry, seat.clone(), leaving) => {}
         () = seat.must_leave() => tracing::debug!(%from, "a connection to the API ends: it asked for nothing in time"),

@@ -1,7 +1,5 @@
 //! What every handler of a request has: the way to the cluster, the rules, and when the server ends.
 
-use std::sync::Arc;
-
 use tokio::sync::watch;
 
 use crate::access::Rules;
@@ -11,7 +9,7 @@ use crate::calls::Calls;
 #[derive(Clone)]
 pub(crate) struct Site {
     pub(crate) calls: Calls,
-    pub(crate) rules: Arc<Rules>,
+    pub(crate) rules: Rules,
     /// True when the server ends.
     pub(crate) leaving: watch::Receiver<bool>,
 }

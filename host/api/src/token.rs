@@ -1,10 +1,12 @@
-//! The token that a client shows: made once for a cluster, kept in a file that only its owner can read.
+//! The token that a client shows: a secret that is made here, and kept in a file that only its owner can read. A cluster knows only its SHA-256.
 
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use weir_model::Digest;
 
 use crate::ApiError;
 
@@ -63,9 +65,11 @@ impl Token {
         &self.0
     }
 
-    /// Whether somebody shows this token. Takes the same time wherever they differ.
-    pub(crate) fn is(&self, shown: &[u8]) -> bool {
-        aws_lc_rs::constant_time::verify_slices_are_equal(self.0.as_bytes(), shown).is_ok()
+    /// SHA-256 of it: what a cluster knows it by.
+    pub fn digest(&self) -> Digest {
+        let mut digest = Digest([0; 32]);
+        digest.0.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, self.0.as_bytes()).as_ref());
+        digest
     }
 }
 
@@ -87,7 +91,7 @@ mod tests {
         let token = Token::generate().unwrap();
         token.create(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(Token::read(&path).unwrap().is(token.secret().as_bytes()));
+        assert_eq!(Token::read(&path).unwrap().digest(), token.digest());
         assert!(matches!(Token::generate().unwrap().create(&path), Err(ApiError::Token { action: "create", .. })));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         let error = Token::read(&path).unwrap_err().to_string();
@@ -95,10 +99,16 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_token_passes_and_it_is_not_printed() {
+    fn only_the_same_token_has_its_digest_and_it_is_not_printed() {
         let token = Token::generate().unwrap();
-        assert!(token.is(token.secret().as_bytes()));
-        assert!(!token.is(&token.secret().as_bytes()[..63]) && !token.is(b"") && !token.is(&[b'0'; 64]));
+        assert_eq!(Token::new(&format!(" {}\n", token.secret())).map(|same| same.digest()), Some(token.digest()));
+        assert_ne!(Token::new(&token.secret()[..63]).map(|other| other.digest()), Some(token.digest()));
+        let known = Token::new(&"0".repeat(64)).map(|token| token.digest().to_string());
+        assert_eq!(
+            known.as_deref(),
+            Some("60e05bd1b195af2f94112fa7197a5c88289058840ce7c6df9693756bc6250f55"),
+            "SHA-256 of the text"
+        );
         assert!(!format!("{token:?}").contains(token.secret()));
         assert!(Token::new("short").is_none() && Token::new(&"a b".repeat(20)).is_none());
     }

@@ -15,6 +15,7 @@ use weir_transport::{Role, TransportError};
 use crate::client::{Client, ClusterArgs};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
+use crate::job::list;
 use crate::output;
 
 /// Name of the token file, in the cluster's folder and in that of the node that runs the coordinator.
@@ -84,6 +85,11 @@ pub(crate) enum Command {
         /// The lost coordinator, as `weir cluster status` names it beside the workers that follow it: the first 8 digits or more
         #[arg(value_name = "COORDINATOR")]
         origin: String,
+        #[command(flatten)]
+        cluster: ClusterArgs,
+    },
+    /// List what people did to the cluster: tokens, components, jobs that were removed. What they did to a job: `weir job events`
+    Events {
         #[command(flatten)]
         cluster: ClusterArgs,
     },
@@ -160,6 +166,7 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
             output::print(&format!("{}\n", folder.display()))
         }
         Command::Adopt { origin, cluster } => adopt(&Client::new(cluster.target_or_local(global)?)?, &origin, global),
+        Command::Events { cluster } => events(&Client::new(cluster.target_or_local(global)?)?, global),
         Command::Status { cluster } => status(&Client::new(cluster.target_or_local(global)?)?, global),
     }
 }
@@ -298,6 +305,16 @@ fn adopt(client: &Client, origin: &str, global: &Global) -> anyhow::Result<()> {
         "workers of that coordinator join within seconds, and end what they run for it: submit its jobs again, they go on from their          last checkpoints. Should it come back after all, it does not lead these workers any more",
     );
     output::print(&format!("{}\n", status.epoch))
+}
+
+fn events(client: &Client, global: &Global) -> anyhow::Result<()> {
+    let mut after = 0;
+    loop {
+        let events = client.cluster_events(after)?;
+        let Some(last) = events.last() else { return Ok(()) };
+        after = last.number;
+        list::print_events(&events, global)?;
+    }
 }
 
 /// How long before its end a certificate is warned of.

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Where workers connect to (UDP, and TCP beside it)
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:7700", value_parser = address::listen_for_workers)]
     listen: SocketAddr,
-    /// Where the API is served; any address but a loopback has HTTPS and asks for the token
+    /// Where the API is served; any address but a loopback has HTTPS and asks everybody for a token
     #[arg(long, value_name = "ADDRESS", default_value = crate::client::DEFAULT, value_parser = address::listen_for_api)]
     api: SocketAddr,
     /// Where checkpoints of jobs are that name no storage: a folder that all workers share, under the same path
@@ -42,7 +42,8 @@ pub(crate) struct Args {
     /// times [default: any path, if the API is on a loopback address; none otherwise]
     #[arg(long, value_name = "DIR")]
     allow_path: Vec<PathBuf>,
-    /// File with the cluster's token [default: `token` in the identity folder, if there is one]
+    /// File with the first admin's token; with this flag, the user that runs the coordinator needs one too [default: `token` in the
+    /// identity folder, if there is one]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -50,21 +51,27 @@ pub(crate) struct Args {
 pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
     // Whatever is wrong with the API is found before jobs are touched.
     let (tls, token, owner_passes) = protection(args)?;
+    let data_dir = global.data_dir.join("coordinator");
+    // Where there is no metadata yet, there is no token in it either.
+    if token.is_none() && !owner_passes && !data_dir.exists() {
+        return Err(of_api(&ApiError::Unprotected { listen: args.api, missing: "token that counts" }).into());
+    }
     let default_storage = storage(&args.checkpoints)?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let server = weir_coordinator::serve(ServeOptions {
-        data_dir: global.data_dir.join("coordinator"),
+        data_dir,
         identity_dir: args.identity.clone(),
         listen: args.listen,
         storage: open_storage(args, default_storage.clone())?,
         default_storage,
+        token: token.as_ref().map(Token::digest),
         inspect: Arc::new(|bytes| weir_sandbox::inspect(bytes).map(drop).map_err(|error| error.to_string())),
     })
     .map_err(|error| Failure::new(ErrorNumber::ProcessDoesNotStart, Exit::Failed, error.to_string()))?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(API_THREADS).thread_name("api").enable_all().build()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let options = ApiOptions { listen: args.api, tls, token, owner_passes, cluster: server.cluster.clone() };
+    let options = ApiOptions { listen: args.api, tls, owner_passes, cluster: server.cluster.clone() };
     let api = match weir_api::serve(options, runtime.handle()) {
         Ok(api) => api,
         Err(error) => {
@@ -94,8 +101,8 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Certificate and token of the API, and whether processes of this user need no token. On a loopback address they do not, unless a
-/// token file was named for it; other users of the machine need the token there too.
+/// Certificate of the API, the token in the token file, and whether processes of this user need none. On a loopback address they do not,
+/// unless a token file was named for it; other users of the machine need one there too.
 fn protection(args: &Args) -> Result<(Option<TlsFiles>, Option<Token>, bool), Failure> {
     let in_identity = args.identity.join(TOKEN);
     let owner_passes = args.api.ip().is_loopback() && args.token_file.is_none();
@@ -105,13 +112,6 @@ fn protection(args: &Args) -> Result<(Option<TlsFiles>, Option<Token>, bool), Fa
         return Ok((None, token, owner_passes));
     }
     let tls = TlsFiles { certificate: args.identity.join("node.pem"), key: args.identity.join("node-key.pem") };
-    if token.is_none() {
-        let error = ApiError::Unprotected { listen: args.api, missing: "token" };
-        return Err(Failure::new(ErrorNumber::ApiUnprotected, Exit::Usage, error.to_string()).hint(
-            "bring the file `token` that `weir cluster init` made into the identity folder, or name it with --token-file; \
-             on 127.0.0.1 no token is needed",
-        ));
-    }
     Ok((Some(tls), token, false))
 }
 
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_are_not_let_in_without_the_token() {
+    fn other_machines_are_not_let_in_without_a_token() {
         let folder = tempfile::tempdir().unwrap();
         let args = |api: &str| Args {
             identity: folder.path().to_owned(),
@@ -202,8 +202,7 @@ mod tests {
             token_file: None,
         };
         assert!(matches!(protection(&args("127.0.0.1:0")), Ok((None, None, true))));
-        let failure = protection(&args("0.0.0.0:7701")).unwrap_err();
-        assert!(failure.number == "E0053" && failure.hint.unwrap().contains("token"), "{}", failure.message);
+        assert!(matches!(protection(&args("0.0.0.0:7701")), Ok((Some(_), None, false))), "then one that was created is needed");
         Token::generate().unwrap().create(&folder.path().join(TOKEN)).unwrap();
         assert!(matches!(protection(&args("0.0.0.0:7701")), Ok((Some(_), Some(_), false))));
         // The same token lets other users of this machine in.

@@ -29,6 +29,7 @@ mod run;
 mod sandbox;
 mod sdk;
 mod store;
+mod token;
 mod trust;
 mod trusted;
 mod worker;
@@ -71,6 +72,9 @@ enum Command {
     /// Create a cluster, add nodes to it, and show its state.
     #[command(subcommand)]
     Cluster(cluster::Command),
+    /// Create, list and revoke the tokens with which people and programs ask a cluster.
+    #[command(subcommand)]
+    Token(token::Command),
     /// Show the configuration and where each value comes from.
     #[command(subcommand)]
     Config(config_show::Command),
@@ -144,6 +148,7 @@ fn execute(command: Command, global: &Global, native: &Native) -> anyhow::Result
         Command::Coordinator(args) => return coordinator::execute(&args, global),
         Command::Worker(args) => return worker::execute(args, global, native),
         Command::Cluster(command) => cluster::execute(command, global)?,
+        Command::Token(command) => token::execute(command, global)?,
         Command::Component(command) => component::execute(command, global)?,
         Command::Checkpoint(command) => checkpoint::execute(command, global)?,
         Command::Config(command) => config_show::execute(&command, global)?,

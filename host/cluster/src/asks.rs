@@ -47,7 +47,7 @@ impl State {
         }
         let message = "it was asked to stop with a last checkpoint".to_owned();
         let event = Some((EventLevel::Info, kinds::STOP_REQUESTED, message));
-        let entry = Entry { state: Some((JobState::Stopping, None)), event };
+        let entry = Entry { state: Some((JobState::Stopping, None)), event, by: None };
         let record = JobRecord { desired: Desired::Stop, ..record.clone() };
         Ok(Some(Decision { action: format!("stop job {name}"), record, entry, wish: Wish::Stop }))
     }

@@ -37,7 +37,9 @@ impl Book {
 
     /// Its master says how far it is.
     pub(crate) fn hear(&mut self, progress: &Progress) {
-        (self.counts, self.rows_per_second) = (Some(views::counts(progress)), progress.rows_per_second);
+        let mut counts = views::counts(progress);
+        counts.vertices.iter_mut().for_each(|vertex| vertex.oddities.edit_examples(|text| self.record.spec.covered(text)));
+        (self.counts, self.rows_per_second) = (Some(counts), progress.rows_per_second);
     }
 
     /// An execution begins, and is on disk.
@@ -78,15 +80,16 @@ impl Book {
     }
 }
 
-/// Puts what happened into a record; gives the event, if it is one.
+/// Puts what happened into a record; gives the event, if it is one. Values of variables are covered in both.
 pub(crate) fn happen(record: &mut JobRecord, entry: Entry, now_ms: u64) -> Option<JobEvent> {
     if let Some((state, reason)) = entry.state {
         if record.state != state {
             record.since_ms = now_ms;
         }
-        (record.state, record.reason) = (state, reason);
+        (record.state, record.reason) = (state, reason.map(|reason| record.spec.covered(&reason)));
     }
     let (level, kind, message) = entry.event?;
+    let message = record.spec.covered(&message);
     record.last_event += 1;
-    Some(JobEvent { number: record.last_event, at_ms: now_ms, level, kind: kind.to_owned(), message })
+    Some(JobEvent { number: record.last_event, at_ms: now_ms, level, kind: kind.to_owned(), message, by: entry.by })
 }

@@ -1,6 +1,7 @@
 //! How a job's changes get onto the disk: one after the other, and nobody is told before.
 
 use weir_master::Input as MasterInput;
+use weir_protocol::access::Person;
 use weir_protocol::api::EventLevel;
 
 use crate::book::happen;
@@ -28,7 +29,14 @@ impl State {
     }
 
     /// A person asks a job for something.
-    pub(crate) fn ask_job(&mut self, now: Now, request: RequestId, name: &str, ask: JobAsk, out: &mut Vec<Output>) {
+    pub(crate) fn ask_job(
+        &mut self,
+        now: Now,
+        (request, by): (RequestId, Person),
+        name: &str,
+        ask: JobAsk,
+        out: &mut Vec<Output>,
+    ) {
         let action = match ask {
             JobAsk::Stop => "stop",
             JobAsk::Cancel => "cancel",
@@ -43,7 +51,7 @@ impl State {
             Ok(_) => {}
         }
         if let Some(job) = self.jobs.get_mut(name) {
-            job.waiting.push_back(Item::Ask(request, ask));
+            job.waiting.push_back(Item::Ask(request, by, ask));
         }
         self.write_next(now, name, out);
     }
@@ -58,11 +66,11 @@ impl State {
                     note.edit.apply(&mut record);
                     (BegunChange::Kept, Some(note.entry.clone()), Then::Noted(note))
                 }
-                Item::Ask(request, ask) => match self.judge(name, ask) {
+                Item::Ask(request, by, ask) => match self.judge(name, ask) {
                     Ok(Some(wanted)) => {
                         record = wanted.record;
                         let then = Then::Asked { request, action: wanted.action, wish: wanted.wish };
-                        (BegunChange::Kept, Some(wanted.entry), then)
+                        (BegunChange::Kept, Some(wanted.entry.by(&by)), then)
                     }
                     Ok(None) => {
                         out.push(Output::Answer { request, answer: self.status_of(name) });
@@ -117,6 +125,7 @@ impl State {
             (Then::Noted(note), Err(error)) => {
                 note.edit.apply(&mut job.book.record);
                 if let Some((state, reason)) = note.entry.state {
+                    let reason = reason.map(|reason| job.book.record.spec.covered(&reason));
                     (job.book.record.state, job.book.record.reason) = (state, reason);
                 }
                 out.push(Output::log(EventLevel::Error, format!("an event of job {name} is lost: {error}")));

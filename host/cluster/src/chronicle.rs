@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_model::{Attempt, Timestamp};
 use weir_plan::format_duration;
+use weir_protocol::access::Person;
 use weir_protocol::api::EventLevel::{self, Error, Info, Warning};
 use weir_protocol::api::JobState;
 
@@ -18,16 +19,23 @@ pub(crate) struct Entry {
     pub(crate) state: Option<(JobState, Option<String>)>,
     /// Level, kind, message; `None` where another event says it.
     pub(crate) event: Option<(EventLevel, &'static str, String)>,
+    /// Who asked for it, if anybody did.
+    pub(crate) by: Option<Person>,
 }
 
 fn entry(state: impl Into<Option<JobState>>, level: EventLevel, kind: &'static str, message: String) -> Entry {
-    Entry { state: state.into().map(|state| (state, None)), event: Some((level, kind, message)) }
+    Entry { state: state.into().map(|state| (state, None)), event: Some((level, kind, message)), by: None }
 }
 
 impl Entry {
     /// An event that changes no state.
     pub(crate) fn event(level: EventLevel, kind: &'static str, message: String) -> Entry {
         entry(None, level, kind, message)
+    }
+
+    /// Somebody asked for it.
+    pub(crate) fn by(self, person: &Person) -> Entry {
+        Entry { by: Some(person.clone()), ..self }
     }
 
     /// The event's message is also the reason of the state.
@@ -101,7 +109,7 @@ pub(crate) fn of_notice(notice: &Notice) -> Option<Entry> {
         Notice::Ending { restarts, reason } => {
             let state = if *restarts { JobState::Restarting } else { JobState::Stopping };
             let reason = reason.as_ref().map(|reason| format!("{reason}; its tasks are being ended"));
-            Entry { state: Some((state, reason)), event: None }
+            Entry { state: Some((state, reason)), event: None, by: None }
         }
         Notice::SlowStep { workers, step, waited } => {
             let message = format!("worker {} {step} (waited for {} s)", workers.join(", "), waited.as_secs());

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use weir_master::{Begun, Input as MasterInput, Wish};
+use weir_protocol::access::Person;
 use weir_protocol::api::CheckpointStatus;
 
 use crate::book::Book;
@@ -48,7 +49,7 @@ pub(crate) enum Item {
     /// Something has happened.
     Note(Note),
     /// A person asks for something. Judged when all before it is written.
-    Ask(RequestId, JobAsk),
+    Ask(RequestId, Person, JobAsk),
     /// An execution is about to begin.
     Record(Box<Begun>),
 }

@@ -68,3 +68,16 @@ pub const CANCELLED: &str = "cancelled";
 pub const FINISHED: &str = "finished";
 /// It failed for good.
 pub const FAILED: &str = "failed";
+
+/// Of the cluster: somebody pushed a component.
+pub const COMPONENT_PUSHED: &str = "component-pushed";
+/// Of the cluster: somebody removed the name of a component.
+pub const COMPONENT_REMOVED: &str = "component-removed";
+/// Of the cluster: somebody had this coordinator take the place of one that is lost.
+pub const COORDINATOR_ADOPTED: &str = "coordinator-adopted";
+/// Of the cluster: somebody removed a job that was over, with its events.
+pub const JOB_REMOVED: &str = "job-removed";
+/// Of the cluster: a token counts from now on.
+pub const TOKEN_CREATED: &str = "token-created";
+/// Of the cluster: a token counts no longer.
+pub const TOKEN_REVOKED: &str = "token-revoked";

@@ -57,8 +57,8 @@ impl Machine {
                 let answer = Err(refusals::coordinator_ends("do what is asked for"));
                 out.push(Output::Answer { request, answer });
             }
-            Input::Asked { request, ask: Ask::Name(ask) } => self.state.ask_name(now, request, ask, out),
-            Input::Asked { request, ask: Ask::Job { name, ask } } => self.state.ask_job(now, request, &name, ask, out),
+            Input::Asked { request, by, ask: Ask::Name(ask) } => self.state.ask_name(now, request, by, ask, out),
+            Input::Asked { request, by, ask: Ask::Job { name, ask } } => self.state.ask_job(now, (request, by), &name, ask, out),
             Input::Says { job, says } => self.state.hear(now, &job, says, out),
             Input::Written { change, result } => {
                 if !self.state.name_written(now, change, &result, out) {

@@ -131,7 +131,10 @@ impl State {
                 job.way = Way::Nobody;
                 return;
             }
-            Err(error) => out.push(Output::log(EventLevel::Error, format!("job {name} failed: {error}"))),
+            Err(error) => out.push(Output::log(
+                EventLevel::Error,
+                format!("job {name} failed: {}", job.book.record.spec.covered(&error.to_string())),
+            )),
             _ => {}
         }
         job.way = Way::Nobody;

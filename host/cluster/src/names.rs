@@ -2,6 +2,7 @@
 //! name is never two jobs.
 
 use weir_model::Epoch;
+use weir_protocol::access::Person;
 use weir_protocol::api::{EventLevel, JobState, JobSubmission, Refusal};
 
 use crate::book::happen;
@@ -18,30 +19,30 @@ type NameDecision = (Change, String, Then);
 
 impl State {
     /// A person asks for something about names.
-    pub(crate) fn ask_name(&mut self, now: Now, request: RequestId, ask: NameAsk, out: &mut Vec<Output>) {
+    pub(crate) fn ask_name(&mut self, now: Now, request: RequestId, by: Person, ask: NameAsk, out: &mut Vec<Output>) {
         if self.names.waiting.len() >= WAITING_MAX {
             let answer = Err(refusals::disk_is_slow("take another request"));
             return out.push(Output::Answer { request, answer });
         }
-        self.names.waiting.push_back((request, ask));
+        self.names.waiting.push_back((request, by, ask));
         self.name_next(now, out);
     }
 
     /// Takes up the next request about names, if none is being written, and its job is not being written either.
     pub(crate) fn name_next(&mut self, now: Now, out: &mut Vec<Output>) {
         while self.names.writing.is_none() {
-            let Some((request, ask)) = self.names.waiting.pop_front() else { return };
+            let Some((request, by, ask)) = self.names.waiting.pop_front() else { return };
             let judged = match &ask {
                 NameAsk::Submit(submission) => match submission.spec.load() {
                     Ok(loaded) if self.is_written(&loaded.name) => {
-                        self.names.waiting.push_front((request, ask));
+                        self.names.waiting.push_front((request, by, ask));
                         return;
                     }
-                    Ok(loaded) => self.judge_submission(now, submission, &loaded),
+                    Ok(loaded) => self.judge_submission(now, &by, submission, &loaded),
                     Err(problems) => Err(refusals::job_file(&problems)),
                 },
                 NameAsk::Remove(name) if self.is_written(name) => {
-                    self.names.waiting.push_front((request, ask));
+                    self.names.waiting.push_front((request, by, ask));
                     return;
                 }
                 NameAsk::Remove(name) => self.judge_removal(name),
@@ -63,7 +64,13 @@ impl State {
         self.jobs.get(name).is_some_and(|job| !job.is_quiet())
     }
 
-    fn judge_submission(&self, now: Now, submission: &JobSubmission, loaded: &weir_plan::Job) -> Result<NameDecision, Refusal> {
+    fn judge_submission(
+        &self,
+        now: Now,
+        by: &Person,
+        submission: &JobSubmission,
+        loaded: &weir_plan::Job,
+    ) -> Result<NameDecision, Refusal> {
         let name = loaded.name.clone();
         let action = format!("submit job {name}");
         let before = self.jobs.get(&name).map(|job| &job.book.record);
@@ -90,7 +97,7 @@ impl State {
             counts: None,
             checkpoint: None,
         };
-        let entry = submitted(&record, before.is_some());
+        let entry = submitted(&record, before.is_some()).by(by);
         let event = happen(&mut record, entry, now.wall_ms);
         // The job's page is turned: what is known of its last execution does not count for a takeover any more.
         let begun = BegunChange::Forgotten;

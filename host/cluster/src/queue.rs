@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_model::Epoch;
+use weir_protocol::access::Person;
 
 use crate::record::JobRecord;
 use crate::words::{ChangeId, NameAsk, RequestId};
@@ -13,7 +14,7 @@ pub(crate) const WAITING_MAX: usize = 1_024;
 /// Requests about names.
 #[derive(Default)]
 pub(crate) struct Names {
-    pub(crate) waiting: VecDeque<(RequestId, NameAsk)>,
+    pub(crate) waiting: VecDeque<(RequestId, Person, NameAsk)>,
     pub(crate) writing: Option<Writing>,
 }
 

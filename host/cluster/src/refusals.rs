@@ -83,6 +83,20 @@ pub fn component(error: ComponentError) -> Refusal {
     Refusal { kind, code: error.code.to_string(), message: error.message, hint: error.hint }
 }
 
+/// A token cannot be created or revoked.
+pub fn token(action: &str, why: &str, hint: String) -> Refusal {
+    refusal(RefusalKind::Conflict, ErrorNumber::TokenNotChanged, format!("cannot {action}: {why}"), hint)
+}
+
+/// There is no such token.
+pub fn no_token<'a>(action: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Refusal {
+    let hint = match weir_model::nearest(name, known) {
+        Some(similar) => format!("did you mean {similar}?"),
+        None => "`weir token ls` lists all tokens".to_owned(),
+    };
+    refusal(RefusalKind::NotFound, ErrorNumber::TokenNotChanged, format!("cannot {action}: there is no such token"), hint)
+}
+
 /// The coordinator's disk does not take it.
 pub fn disk(action: &str, error: &WriteFailure) -> Refusal {
     refusal(RefusalKind::Internal, ErrorNumber::CoordinatorDisk, format!("cannot {action}: {error}"), DISK_HINT)

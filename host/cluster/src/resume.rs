@@ -55,7 +55,7 @@ impl State {
         };
         // Its state stays: its tasks may run.
         let event = (EventLevel::Info, kinds::COORDINATOR_RESTARTED, message.clone());
-        let entry = Entry { state: Some((state, Some(message))), event: Some(event) };
+        let entry = Entry { state: Some((state, Some(message))), event: Some(event), by: None };
         self.note(now, &name, entry, Edit::Nothing, out);
         starts.then_some(name)
     }

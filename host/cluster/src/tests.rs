@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_master::{Begun, Input as MasterInput, Notice, Outcome, Output as Says, Slots, Wish};
 use weir_model::{Attempt, CheckpointId, Epoch};
+use weir_protocol::access::Person;
 use weir_protocol::api::{JobState, JobSubmission, Refusal};
 use weir_protocol::{Command, Execution, Failure, FailureKind, JobSpec, Placement, Prepare, Register, Report, Running};
 
@@ -257,7 +258,7 @@ impl World {
         self.next_request += 1;
         let request = RequestId(self.next_request);
         self.asked.insert(request, ask.clone());
-        self.tell(Input::Asked { request, ask }, dies_after);
+        self.tell(Input::Asked { request, by: Person::Token("tests".to_owned()), ask }, dies_after);
     }
 
     /// The disk answers what it was given first; it takes it, or refuses.

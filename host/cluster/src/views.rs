@@ -85,12 +85,13 @@ pub(crate) fn detail(name: &str, book: &Book, default_storage: &str) -> JobDetai
     let counts = book.counts.as_ref();
     let job = book.record.spec.load().ok();
     let dead_letters = job.as_ref().map(weir_plan::Job::dead_letters).unwrap_or_default();
+    let covered = |place: String| book.record.spec.covered(&place);
     let storage = job.as_ref().and_then(|job| job.checkpoint.storage.clone());
     JobDetail {
         status: status(name, book),
         file: book.record.spec.file.clone(),
-        dead_letters,
-        storage: storage.unwrap_or_else(|| default_storage.to_owned()),
+        dead_letters: dead_letters.into_iter().map(covered).collect(),
+        storage: storage.map_or_else(|| default_storage.to_owned(), covered),
         vertices: match (counts, job) {
             (Some(counts), _) => counts.vertices.clone(),
             (None, Some(job)) => job.vertices.iter().map(idle_vertex).collect(),

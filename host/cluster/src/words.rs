@@ -2,6 +2,7 @@
 
 use weir_master::MasterJob;
 use weir_model::Epoch;
+use weir_protocol::access::Person;
 use weir_protocol::api::{EventLevel, JobStatus, JobSubmission, Refusal};
 use weir_protocol::{Command, Register, Report, WorkerId};
 
@@ -115,6 +116,8 @@ pub enum Input {
     Asked {
         /// Number of the request.
         request: RequestId,
+        /// Who, whom events name.
+        by: Person,
         /// What.
         ask: Ask,
     },

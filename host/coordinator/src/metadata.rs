@@ -10,10 +10,14 @@
 //! event/<name>/<number>        JobEvent; number as 8 bytes, big-endian
 //! ```
 //!
+//! What is no job's has its keys in modules of its own.
+//!
 //! They are rows of one table of an SQLite database (docs/decisions/0015). Each change is one transaction, synced before the call
 //! returns: it is there as a whole or not at all, whenever the process or the power fails. Never decides what is written when: the machine does (`weir_cluster`).
 
 mod lock;
+mod tokens;
+mod trail;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -27,6 +31,7 @@ use weir_model::Epoch;
 use weir_protocol::api::JobEvent;
 
 pub(crate) use self::lock::DataLock;
+pub(crate) use self::tokens::{TokenChange, TokenRecord};
 
 /// Version of the layout. 1 was a RocksDB database in the same folder.
 const SCHEMA: u32 = 2;
@@ -219,12 +224,20 @@ impl Database {
         read().map_err(|error| self.failed("read", &error))
     }
 
+    /// The entry with the greatest key from `from` up to before `end`.
+    fn last(&self, from: &[u8], end: &[u8]) -> Result<Option<Entry>, MetadataError> {
+        let sql = "SELECT key, value FROM entries WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT 1";
+        let found = self.connection()?.query_row(sql, (from, end), |row| Ok((row.get(0)?, row.get(1)?))).optional();
+        found.map_err(|error| self.failed("read", &error))
+    }
+
     fn decode<T: DeserializeOwned>(&self, key: &[u8], value: &[u8]) -> Result<T, MetadataError> {
-        serde_json::from_slice(value).map_err(|error| MetadataError::Database {
-            action: "read",
-            folder: self.folder.clone(),
-            reason: format!("the entry `{}` is damaged: {error}", key.escape_ascii()),
-        })
+        serde_json::from_slice(value).map_err(|error| self.damaged(key, &error.to_string()))
+    }
+
+    fn damaged(&self, key: &[u8], why: &str) -> MetadataError {
+        let reason = format!("the entry `{}` is damaged: {why}", key.escape_ascii());
+        MetadataError::Database { action: "read", folder: self.folder.clone(), reason }
     }
 
     fn failed(&self, action: &'static str, error: &rusqlite::Error) -> MetadataError {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_model::Digest;
 use weir_protocol::api::ClusterApi;
 use weir_storage::{JobStorage, StorageError};
 
@@ -28,6 +29,8 @@ pub struct ServeOptions {
     pub default_storage: String,
     /// Opens them, or refuses to.
     pub storage: OpenStorage,
+    /// SHA-256 of the token in the coordinator's token file, if there is one: an admin's from the first start on.
+    pub token: Option<Digest>,
     /// Looks at components before they are kept.
     pub inspect: Inspect,
 }

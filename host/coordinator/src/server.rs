@@ -69,6 +69,7 @@ pub fn serve(options: ServeOptions) -> Result<Server, ServeError> {
         default_storage: options.default_storage,
         inspect: options.inspect,
         storage: options.storage,
+        token: options.token,
         clock: Arc::new(SystemClock::default()),
         limits: crate::Limits::DEFAULT,
     })?;

@@ -111,6 +111,10 @@ error_numbers! {
     ClusterFilesNotMade = "E0057",
     /// A coordinator or worker cannot start.
     ProcessDoesNotStart = "E0058",
+    /// Who asks may not do this.
+    RoleMissing = "E0059",
+    /// A token cannot be created or revoked.
+    TokenNotChanged = "E0060",
     /// The configuration of the current folder may not say that.
     FolderNotTrusted = "E0070",
     /// The token, or what is sent, would go where it should not.

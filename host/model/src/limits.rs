@@ -248,6 +248,9 @@ pub const CHANNELS_PER_CONNECTION_MAX: u32 = 4_096;
 /// Connections an endpoint holds at a time, both kinds: two per peer. One more attempt gets no answer.
 pub const CONNECTIONS_MAX: usize = 1_024;
 
+/// Of these, connections of one node. It has one of each kind, and for a moment those of its process before.
+pub const NODE_CONNECTIONS_MAX: usize = 16;
+
 /// Peers that an endpoint lets prove who they are at a time; of others nothing is kept. Each may hold about 64 KiB.
 pub const HANDSHAKES_MAX: usize = 64;
 
@@ -272,8 +275,17 @@ pub const CONTROL_QUEUE_BYTES_MAX: usize = 32 << 20;
 /// Connections that were accepted, but that nobody has taken from the endpoint yet.
 pub const ACCEPTED_QUEUE_MAX: usize = 64;
 
-/// Liveness connections a coordinator holds.
+/// Liveness connections of nodes that a coordinator holds.
 pub const LIVENESS_CONNECTIONS_MAX: usize = 1_024;
+
+/// Liveness connections of those that have not proved who they are.
+pub const LIVENESS_STRANGERS_MAX: usize = 256;
+
+/// Of these, connections from one network. Workers that start at once on one machine have to fit.
+pub const LIVENESS_STRANGERS_PER_NETWORK_MAX: usize = 64;
+
+const _: () = assert!(LIVENESS_STRANGERS_PER_NETWORK_MAX < LIVENESS_STRANGERS_MAX, "one network leaves places to others");
+const _: () = assert!(NODE_CONNECTIONS_MAX * 16 <= CONNECTIONS_MAX, "one node leaves places to others");
 
 const _: () =
     assert!(FETCHED_COMPONENTS_BYTES_MAX >= 8 * COMPONENT_BYTES_MAX as u64, "a job's components are kept until it restarts");

@@ -145,6 +145,13 @@ impl Oddities {
         }
     }
 
+    /// Puts other texts in the place of those of the examples.
+    pub fn edit_examples(&mut self, edit: impl Fn(&str) -> String) {
+        for example in self.0.values_mut().filter_map(|odd| odd.first.as_mut()) {
+            *example = OddExample { value: edit(&example.value), reason: edit(&example.reason) };
+        }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use weir_model::{CheckpointId, Digest, Epoch, Oddities};
 
 use crate::JobSpec;
+use crate::access::{Asker, NewToken, Person, TokenStatus};
 
 /// A job as it is submitted. The components it names must have been pushed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,10 +197,10 @@ pub enum EventLevel {
     Error,
 }
 
-/// Something that happened to a job.
+/// Something that happened to a job, or to the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobEvent {
-    /// Grows within the job, without gaps.
+    /// Grows within the job (or for the cluster), without gaps.
     pub number: u64,
     /// When.
     pub at_ms: u64,
@@ -209,6 +210,9 @@ pub struct JobEvent {
     pub kind: String,
     /// One line for people: what, why, and a hint.
     pub message: String,
+    /// Who asked for it; none where nobody did, and of events older than this field.
+    #[serde(default)]
+    pub by: Option<Person>,
 }
 
 /// A worker of the cluster.
@@ -331,7 +335,7 @@ pub struct Refusal {
 }
 
 /// Everything people can ask of a cluster. Calls may block for a disk write or a short wait; never call them from async code
-/// without a blocking thread.
+/// without a blocking thread. `by` is who asks, whom events then name.
 pub trait ClusterApi: Send + Sync {
     /// The cluster in one line.
     fn status(&self) -> ClusterStatus;
@@ -344,13 +348,13 @@ pub trait ClusterApi: Send + Sync {
     ///
     /// # Errors
     /// If there is no such worker, or it is not clear which coordinator is meant.
-    fn adopt(&self, origin: &str) -> Result<ClusterStatus, Refusal>;
+    fn adopt(&self, by: &Person, origin: &str) -> Result<ClusterStatus, Refusal>;
 
     /// Keeps a component under a name and version, or under its digest alone.
     ///
     /// # Errors
     /// If it is not a component, too large, or the name stands for other bytes.
-    fn push_component(&self, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal>;
+    fn push_component(&self, by: &Person, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal>;
 
     /// Whether the bytes are there.
     fn has_component(&self, digest: Digest) -> bool;
@@ -365,14 +369,14 @@ pub trait ClusterApi: Send + Sync {
     ///
     /// # Errors
     /// If there is none.
-    fn remove_component(&self, name: &str, version: &str) -> Result<(), Refusal>;
+    fn remove_component(&self, by: &Person, name: &str, version: &str) -> Result<(), Refusal>;
 
     /// Takes a job, and starts it as soon as there are slots. A job of this name that is over is replaced and goes on from
     /// its last checkpoint.
     ///
     /// # Errors
     /// If the job file is wrong, a component is missing, or a job of this name is not over.
-    fn submit(&self, submission: JobSubmission) -> Result<JobStatus, Refusal>;
+    fn submit(&self, by: &Person, submission: JobSubmission) -> Result<JobStatus, Refusal>;
 
     /// All jobs.
     fn jobs(&self) -> Vec<JobStatus>;
@@ -387,25 +391,25 @@ pub trait ClusterApi: Send + Sync {
     ///
     /// # Errors
     /// If there is none, or it is over.
-    fn stop(&self, name: &str) -> Result<JobStatus, Refusal>;
+    fn stop(&self, by: &Person, name: &str) -> Result<JobStatus, Refusal>;
 
     /// Ends a job without a last checkpoint.
     ///
     /// # Errors
     /// If there is none, or it is over.
-    fn cancel(&self, name: &str) -> Result<JobStatus, Refusal>;
+    fn cancel(&self, by: &Person, name: &str) -> Result<JobStatus, Refusal>;
 
     /// Changes the parallelism of a job: a checkpoint is taken and the job goes on from it with the new number.
     ///
     /// # Errors
     /// If there is none, it is over, or its state cannot be divided that way.
-    fn rescale(&self, name: &str, parallelism: u32) -> Result<JobStatus, Refusal>;
+    fn rescale(&self, by: &Person, name: &str, parallelism: u32) -> Result<JobStatus, Refusal>;
 
     /// Forgets a job that is over. Its checkpoints stay.
     ///
     /// # Errors
     /// If there is none, or it is not over.
-    fn remove(&self, name: &str) -> Result<(), Refusal>;
+    fn remove(&self, by: &Person, name: &str) -> Result<(), Refusal>;
 
     /// Events of a job with numbers greater than `after`, oldest first. Where there are none, waits for one at most for
     /// `wait`.
@@ -413,4 +417,30 @@ pub trait ClusterApi: Send + Sync {
     /// # Errors
     /// If there is no such job.
     fn events(&self, name: &str, after: u64, wait: Duration) -> Result<Vec<JobEvent>, Refusal>;
+
+    /// What people did to the cluster, as far as it is no job's: components, tokens, jobs that were removed. Events with numbers
+    /// greater than `after`, oldest first; no more than a few hundred at once.
+    ///
+    /// # Errors
+    /// If the disk does not give them.
+    fn cluster_events(&self, after: u64) -> Result<Vec<JobEvent>, Refusal>;
+
+    /// Who shows the token with this SHA-256; none if it does not count, for whatever reason. Notes that it was used. Unlike the
+    /// other calls it never blocks.
+    fn who(&self, token: Digest) -> Option<Asker>;
+
+    /// All tokens that were not revoked, by name; also those that have expired. Never blocks either.
+    fn tokens(&self) -> Vec<TokenStatus>;
+
+    /// Makes a token count. The caller has made it, and tells only its SHA-256.
+    ///
+    /// # Errors
+    /// If its name is taken or none, or there are as many as there may be.
+    fn create_token(&self, by: &Person, token: NewToken, digest: Digest) -> Result<TokenStatus, Refusal>;
+
+    /// Makes a token count no longer.
+    ///
+    /// # Errors
+    /// If there is none, or it is the last with which tokens can be made.
+    fn revoke_token(&self, by: &Person, name: &str) -> Result<(), Refusal>;
 }

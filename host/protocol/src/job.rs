@@ -15,6 +15,9 @@ pub struct ComponentPin {
     pub name: String,
 }
 
+/// The shortest value of a variable that is covered in texts.
+const COVERED_BYTES_MIN: usize = 4;
+
 /// A job as it was submitted.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -58,5 +61,56 @@ impl JobSpec {
     pub fn load(&self) -> Result<Job, Diagnostics> {
         let job = weir_plan::load(&self.file, &self.text, &self.overrides, &|name| self.environment.get(name).cloned())?;
         Ok(job.with_dead_letter_sink(&self.dead_letters))
+    }
+
+    /// A text about the job for others than its submitter: the name of a variable stands where its value was. A value of fewer than
+    /// 4 bytes stays: it is no secret, and it may be in any text.
+    pub fn covered(&self, text: &str) -> String {
+        let mut values: Vec<(&String, &String)> =
+            self.environment.iter().filter(|(_, value)| value.len() >= COVERED_BYTES_MIN).collect();
+        // A value may be part of another one.
+        values.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        let mut rest = text;
+        let mut out = String::with_capacity(text.len());
+        while let Some(next) = rest.chars().next() {
+            match values.iter().find(|(_, value)| rest.starts_with(value.as_str())) {
+                Some((name, value)) => {
+                    out.push_str(&format!("${{{name}}}"));
+                    rest = &rest[value.len()..];
+                }
+                None => {
+                    out.push(next);
+                    rest = &rest[next.len_utf8()..];
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s138_names_of_variables_stand_where_their_values_were() {
+        let environment = [("PART", "hunter"), ("PASSWORD", "hunter2ü"), ("NAMES", "PASSWORD"), ("N", "8")];
+        let spec = JobSpec {
+            file: String::new(),
+            text: String::new(),
+            overrides: Vec::new(),
+            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            job_dir: String::new(),
+            dead_letters: String::new(),
+            components: BTreeMap::new(),
+        };
+        for (text, covered) in [
+            ("cannot open /d/hunter2ü/8: ühunter", "cannot open /d/${PASSWORD}/8: ü${PART}"),
+            ("hunter2ühunter2ü", "${PASSWORD}${PASSWORD}"),
+            ("hunter2", "${PART}2"),
+            ("", ""),
+        ] {
+            assert_eq!(spec.covered(text), covered);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! Owns shapes and their encoding, what follows from them alone (`manifest`), and how a panic becomes a message (`panics`). Never opens a connection, never decides anything. Every message of an execution carries
 //! its job and attempt, so that whatever is older can be refused where it arrives.
 
+pub mod access;
 pub mod api;
 mod codec;
 mod command;

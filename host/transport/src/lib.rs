@@ -22,10 +22,12 @@ mod ids;
 mod link;
 pub mod liveness;
 mod metrics;
+mod node_places;
 pub mod pki;
 mod quic;
 mod settings;
 mod socket;
+pub mod strangers;
 #[cfg(test)]
 mod tests;
 

@@ -7,6 +7,7 @@ use quinn::{Connection, ConnectionError, VarInt};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::CloseCause;
+use crate::node_places::NodePlace;
 use crate::{ConnectionMetrics, Peer, TransportError};
 
 /// Codes that a connection or a channel is closed with. Callers choose their own from [`code::FIRST_FREE`] on.
@@ -17,23 +18,21 @@ pub(crate) mod code {
     pub(crate) const SHUTDOWN: u32 = 4;
 }
 
+/// A place among all connections of an endpoint, and one among those of the peer's node.
+pub(crate) type Place = (OwnedSemaphorePermit, NodePlace);
+
 /// An authenticated connection. Closes it when dropped.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) connection: Connection,
     pub(crate) peer: Peer,
     /// Its place among the connections of the endpoint, and the count of those that are open.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
     open: Arc<AtomicUsize>,
 }
 
 impl Link {
-    pub(crate) fn new(
-        connection: Connection,
-        peer: Peer,
-        place: Option<OwnedSemaphorePermit>,
-        open: Arc<AtomicUsize>,
-    ) -> Arc<Link> {
+    pub(crate) fn new(connection: Connection, peer: Peer, place: Option<Place>, open: Arc<AtomicUsize>) -> Arc<Link> {
         open.fetch_add(1, Ordering::Relaxed);
         Arc::new(Link { connection, peer, _place: place, open })
     }

@@ -5,10 +5,11 @@
 //! out. A machine that vanishes is not noticed here: that is what heartbeats are for.
 //!
 //! The same identities and bounds as for [`Endpoint`](crate::Endpoint). The first bytes a node sends prove that it knows the
-//! cluster, else the connection is closed without a word; an open TCP port cannot be hidden.
+//! cluster, else the connection is closed without a word; an open TCP port cannot be hidden. Until a connection has proved who it is, it has a
+//! place of those for strangers, and takes none of nodes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::hmac;
@@ -19,11 +20,16 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use weir_model::limits::{ACCEPTED_QUEUE_MAX, HELLO_MS_MAX, LIVENESS_CONNECTIONS_MAX};
+use weir_model::limits::{
+    ACCEPTED_QUEUE_MAX, HELLO_MS_MAX, LIVENESS_CONNECTIONS_MAX, LIVENESS_STRANGERS_MAX, LIVENESS_STRANGERS_PER_NETWORK_MAX,
+    NODE_CONNECTIONS_MAX,
+};
 
 use crate::hello::{self, Hello, Kind};
+use crate::node_places::NodePlaces;
 use crate::pki::certificate::Subject;
 use crate::quic::tls;
+use crate::strangers::Strangers;
 use crate::{ClusterId, Identity, Incarnation, NodeId, Peer, TransportError, pki};
 
 const ALPN: &[u8] = b"weir-liveness/1";
@@ -84,7 +90,15 @@ impl WatchedSide {
 pub fn serve(listener: TcpListener, identity: &Arc<Identity>) -> Result<Watcher, TransportError> {
     let config = tls::server(identity, ALPN.to_vec())?;
     let (queue, signs) = mpsc::channel(ACCEPTED_QUEUE_MAX);
-    let acceptor = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(config)), identity.clone(), queue));
+    let watch = Watch {
+        acceptor: TlsAcceptor::from(Arc::new(config)),
+        identity: identity.clone(),
+        queue,
+        strangers: Mutex::new(Strangers::new(LIVENESS_STRANGERS_MAX, LIVENESS_STRANGERS_PER_NETWORK_MAX)),
+        nodes: NodePlaces::default(),
+        places: Arc::new(Semaphore::new(LIVENESS_CONNECTIONS_MAX)),
+    };
+    let acceptor = tokio::spawn(accept(listener, Arc::new(watch)));
     Ok(Watcher { signs, acceptor: acceptor.abort_handle() })
 }
 
@@ -145,11 +159,28 @@ async fn connect_and_greet(address: &str, identity: &Identity, expected: Option<
     Ok(WatchedSide { peer: Peer { node: hello.node, incarnation: hello.incarnation, address }, stream })
 }
 
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, identity: Arc<Identity>, queue: mpsc::Sender<Sign>) {
-    let places = Arc::new(Semaphore::new(LIVENESS_CONNECTIONS_MAX));
+/// What all connections of a watcher share.
+struct Watch {
+    acceptor: TlsAcceptor,
+    identity: Arc<Identity>,
+    queue: mpsc::Sender<Sign>,
+    strangers: Mutex<Strangers>,
+    nodes: NodePlaces,
+    places: Arc<Semaphore>,
+}
+
+impl Watch {
+    fn strangers(&self) -> MutexGuard<'_, Strangers> {
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn accept(listener: TcpListener, watch: Arc<Watch>) {
+    // Those who leave still hold their sockets for a moment.
+    let sockets = Arc::new(Semaphore::new(LIVENESS_CONNECTIONS_MAX + 2 * LIVENESS_STRANGERS_MAX));
     loop {
         // A place first: whoever finds none waits in the kernel's queue, which is bounded.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(socket) = sockets.clone().acquire_owned().await else { return };
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -158,35 +189,45 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, identity: Arc<Iden
                 continue;
             }
         };
-        let (acceptor, identity, queue) = (acceptor.clone(), identity.clone(), queue.clone());
+        let watch = watch.clone();
         tokio::spawn(async move {
-            watch(stream, address, &acceptor, &identity, &queue).await;
-            drop(place);
+            watch.watch(stream, address).await;
+            drop(socket);
         });
     }
 }
 
-async fn watch(stream: TcpStream, address: SocketAddr, acceptor: &TlsAcceptor, identity: &Identity, queue: &mpsc::Sender<Sign>) {
-    let limit = Duration::from_millis(HELLO_MS_MAX);
-    let greeting = tokio::select! {
-        greeting = tokio::time::timeout(limit, take_in(stream, acceptor, identity)) => greeting,
-        () = queue.closed() => return,
-    };
-    let (mut stream, hello) = match greeting {
-        Ok(Ok(greeted)) => greeted,
-        Ok(Err(reason)) => return tracing::debug!(%address, reason, "refused a liveness connection"),
-        Err(_) => return tracing::debug!(%address, "a liveness connection said no hello in time"),
-    };
-    let (node, incarnation) = (hello.node, hello.incarnation);
-    if queue.send(Sign::Came(Peer { node: node.clone(), incarnation, address })).await.is_err() {
-        return;
+impl Watch {
+    async fn watch(&self, stream: TcpStream, address: SocketAddr) {
+        let queue = &self.queue;
+        let limit = Duration::from_millis(HELLO_MS_MAX);
+        let place = self.strangers().enter(address.ip());
+        let greeting = tokio::select! {
+            greeting = tokio::time::timeout(limit, take_in(stream, &self.acceptor, &self.identity)) => greeting,
+            () = place.leave.notified() => Ok(Err("newer ones took its place".to_owned())),
+            () = queue.closed() => return,
+        };
+        self.strangers().leave(place.number);
+        let (mut stream, hello) = match greeting {
+            Ok(Ok(greeted)) => greeted,
+            Ok(Err(reason)) => return tracing::debug!(%address, reason, "refused a liveness connection"),
+            Err(_) => return tracing::debug!(%address, "a liveness connection said no hello in time"),
+        };
+        let (node, incarnation) = (hello.node, hello.incarnation);
+        let held = (self.nodes.take(&node, NODE_CONNECTIONS_MAX), self.places.try_acquire());
+        let (Some(_of_node), Ok(_place)) = held else {
+            return tracing::warn!(%address, %node, "refused a liveness connection: there are as many as there may be");
+        };
+        if queue.send(Sign::Came(Peer { node: node.clone(), incarnation, address })).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = silent_until_end(&mut stream) => {}
+            () = queue.closed() => return,
+        }
+        // Fails if nobody watches any more.
+        let _ = queue.send(Sign::Gone(node, incarnation)).await;
     }
-    tokio::select! {
-        () = silent_until_end(&mut stream) => {}
-        () = queue.closed() => return,
-    }
-    // Fails if nobody watches any more.
-    let _ = queue.send(Sign::Gone(node, incarnation)).await;
 }
 
 async fn take_in(

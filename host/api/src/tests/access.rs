@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::world::{Fake, World};
+use weir_protocol::access::Role;
+
+use super::world::{Fake, World, token_status};
 use crate::{ApiError, ApiOptions, TlsFiles, Token, serve};
 
 #[test]
@@ -55,14 +57,13 @@ fn other_addresses_need_tls_and_a_token() {
     for (tls, token, missing) in
         [(None, None, "TLS certificate"), (Some(tls), None, "token"), (None, Some(Token::generate().unwrap()), "TLS certificate")]
     {
+        let cluster = Arc::new(Fake::default());
+        if let Some(token) = token {
+            cluster.tell(|told| drop(told.tokens.insert(token.digest(), token_status("a", Role::Admin))));
+        }
         for listen in ["0.0.0.0:0", "[::]:0", "[::ffff:127.0.0.1]:0"] {
-            let options = ApiOptions {
-                listen: listen.parse().unwrap(),
-                tls: tls.clone(),
-                token: token.clone(),
-                owner_passes: true,
-                cluster: Arc::new(Fake::default()),
-            };
+            let options =
+                ApiOptions { listen: listen.parse().unwrap(), tls: tls.clone(), owner_passes: true, cluster: cluster.clone() };
             let error = serve(options, runtime.handle()).unwrap_err();
             assert!(error.to_string().contains(missing), "{error}");
             assert!(error.hint().unwrap().contains("weir cluster init"), "{error}");
@@ -91,7 +92,7 @@ fn s136_on_loopback_another_user_of_the_machine_needs_the_token() {
         if own == 0 {
             let (without, with) = (ask(65_534, ""), ask(65_534, &format!("authorization: Bearer {}\\r\\n", token.secret())));
             match given {
-                None => assert_eq!((without.as_str(), with.as_str()), ("HTTP/1.1 403", "HTTP/1.1 403")),
+                None => assert_eq!((without.as_str(), with.as_str()), ("HTTP/1.1 401", "HTTP/1.1 401")),
                 Some(_) => assert_eq!((without.as_str(), with.as_str()), ("HTTP/1.1 401", "HTTP/1.1 200")),
             }
         }
@@ -122,13 +123,10 @@ fn with_tls_only_who_trusts_the_cluster_and_shows_the_token_is_served() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (tls, _) = (node(folder.path()), node(other.path()));
     let token = Token::generate().unwrap();
-    let options = ApiOptions {
-        listen: "0.0.0.0:0".parse().unwrap(),
-        tls: Some(tls),
-        token: Some(token.clone()),
-        owner_passes: true,
-        cluster: Arc::new(Fake::default()),
-    };
+    let cluster = Arc::new(Fake::default());
+    let options =
+        ApiOptions { listen: "0.0.0.0:0".parse().unwrap(), tls: Some(tls), owner_passes: true, cluster: cluster.clone() };
+    cluster.tell(|told| drop(told.tokens.insert(token.digest(), token_status("a", Role::Viewer))));
     let server = serve(options, runtime.handle()).unwrap();
     let port = server.local_addr.port();
     let ask = |ca: &std::path::Path, host: &str, token: Option<&Token>| {
@@ -163,7 +161,6 @@ fn a_certificate_that_cannot_be_used_is_named() {
         let options = ApiOptions {
             listen: "127.0.0.1:0".parse().unwrap(),
             tls: Some(tls),
-            token: None,
             owner_passes: true,
             cluster: Arc::new(Fake::default()),
         };

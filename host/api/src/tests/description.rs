@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use weir_protocol::access::{CreatedToken, NewToken, Role};
 use weir_protocol::api::{ClusterStatus, JobState, JobSubmission, Refusal, RefusalKind};
 use weir_protocol::{ComponentPin, JobSpec};
 
-use super::world::{EPOCH, World, component, digest_of, event, job_detail, job_status, led_elsewhere, worker};
+use super::world::{EPOCH, World, component, digest_of, event, job_detail, job_status, led_elsewhere, token_status, worker};
 use crate::openapi::TEXT;
 use crate::routes;
 
@@ -24,7 +25,7 @@ fn it_has_the_routes_that_there_are() {
         .flat_map(|(path, methods)| methods.as_object().unwrap().keys().map(move |method| (method.clone(), path.clone())))
         .collect();
     let there: BTreeSet<(String, String)> =
-        routes::list().into_iter().map(|(method, path)| (method.to_owned(), path.to_owned())).collect();
+        routes::list().into_iter().map(|(method, path, _)| (method.to_owned(), path.to_owned())).collect();
     assert_eq!(described, there);
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
@@ -39,6 +40,15 @@ fn it_has_the_routes_that_there_are() {
             assert_eq!(named, expected, "{method} {path}");
         }
     }
+}
+
+#[test]
+fn it_has_the_role_that_each_route_takes() {
+    let document = document();
+    for (method, path, role) in routes::list() {
+        assert_eq!(document["paths"][path][method]["x-weir-role"], json!(role), "{method} {path}");
+    }
+    assert_eq!(document["components"]["schemas"]["Role"]["enum"], json!(Role::ALL));
 }
 
 #[test]
@@ -140,6 +150,9 @@ fn it_has_the_fields_that_there_are() {
         ("JobDetail", json!(job_detail("j"))),
         ("JobEvent", json!(event(1))),
         ("Refusal", json!(refusal)),
+        ("NewToken", json!(NewToken { name: "ci".to_owned(), role: Role::Submitter, valid_ms: Some(1) })),
+        ("TokenStatus", json!(token_status("ci", Role::Viewer))),
+        ("CreatedToken", json!(CreatedToken { token: token_status("ci", Role::Admin), secret: "s".to_owned() })),
     ];
     for (name, sample) in samples {
         let schema = json!({ "$ref": format!("#/components/schemas/{name}") });

@@ -4,4 +4,5 @@ mod abuse;
 mod access;
 mod description;
 mod requests;
+mod roles;
 mod world;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use weir_model::{CheckpointId, Digest, Epoch, OddExample, OddKind, Oddities};
+use weir_protocol::access::{Asker, NewToken, Person, Role, TokenStatus};
 use weir_protocol::api::{
     CheckpointStatus, ClusterApi, ClusterStatus, ComponentStatus, EventLevel, JobDetail, JobEvent, JobState, JobStatus,
     JobSubmission, Refusal, RefusalKind, StrayWorker, VertexStatus, WorkerStatus,
@@ -22,6 +23,9 @@ pub(super) struct Told {
     pub(super) blobs: Vec<Vec<u8>>,
     pub(super) jobs: BTreeMap<String, JobStatus>,
     pub(super) events: Vec<JobEvent>,
+    pub(super) tokens: BTreeMap<Digest, TokenStatus>,
+    /// Who asked for changes, in their order.
+    pub(super) asked: Vec<Person>,
     /// Calls that wait until this is false.
     pub(super) held: bool,
     /// Calls that are being made.
@@ -117,7 +121,19 @@ pub(super) fn job_detail(name: &str) -> JobDetail {
 }
 
 pub(super) fn event(number: u64) -> JobEvent {
-    JobEvent { number, at_ms: 5, level: EventLevel::Info, kind: "running".to_owned(), message: format!("event {number}") }
+    JobEvent {
+        number,
+        at_ms: 5,
+        level: EventLevel::Info,
+        kind: "running".to_owned(),
+        message: format!("event {number}"),
+        by: None,
+    }
+}
+
+pub(super) fn token_status(name: &str, role: Role) -> TokenStatus {
+    let created_by = Some(Person::User("root".to_owned()));
+    TokenStatus { name: name.to_owned(), role, created_at_ms: 1, created_by, expires_at_ms: Some(9), used_at_ms: Some(2) }
 }
 
 pub(super) const EPOCH: Epoch = Epoch { origin: [7; 16], count: 3 };
@@ -186,7 +202,8 @@ impl ClusterApi for Fake {
         }
     }
 
-    fn adopt(&self, origin: &str) -> Result<ClusterStatus, Refusal> {
+    fn adopt(&self, by: &Person, origin: &str) -> Result<ClusterStatus, Refusal> {
+        self.told().asked.push(by.clone());
         match origin {
             "01010101" => Ok(self.status()),
             _ => Err(refusal(RefusalKind::NotFound, "E0048", "there is no such coordinator")),
@@ -197,7 +214,8 @@ impl ClusterApi for Fake {
         vec![worker()]
     }
 
-    fn push_component(&self, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal> {
+    fn push_component(&self, by: &Person, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal> {
+        self.told().asked.push(by.clone());
         let mut told = self.told();
         match name {
             None => told.blobs.push(bytes.to_vec()),
@@ -221,14 +239,16 @@ impl ClusterApi for Fake {
         Ok(self.told().components.iter().map(|((name, version), bytes)| component(name, version, bytes)).collect())
     }
 
-    fn remove_component(&self, name: &str, version: &str) -> Result<(), Refusal> {
+    fn remove_component(&self, by: &Person, name: &str, version: &str) -> Result<(), Refusal> {
+        self.told().asked.push(by.clone());
         match self.told().components.remove(&(name.to_owned(), version.to_owned())) {
             Some(_) => Ok(()),
             None => Err(refusal(RefusalKind::NotFound, "E0020", "there is no such component")),
         }
     }
 
-    fn submit(&self, submission: JobSubmission) -> Result<JobStatus, Refusal> {
+    fn submit(&self, by: &Person, submission: JobSubmission) -> Result<JobStatus, Refusal> {
+        self.told().asked.push(by.clone());
         let status = job_status(&submission.spec.file, JobState::Waiting);
         self.told().jobs.insert(status.name.clone(), status.clone());
         Ok(status)
@@ -242,28 +262,32 @@ impl ClusterApi for Fake {
         self.told().jobs.get(name).map(|_| job_detail(name)).ok_or_else(|| no_job(name))
     }
 
-    fn stop(&self, name: &str) -> Result<JobStatus, Refusal> {
+    fn stop(&self, by: &Person, name: &str) -> Result<JobStatus, Refusal> {
+        self.told().asked.push(by.clone());
         let mut told = self.told();
         let job = told.jobs.get_mut(name).ok_or_else(|| no_job(name))?;
         job.state = JobState::Stopping;
         Ok(job.clone())
     }
 
-    fn cancel(&self, name: &str) -> Result<JobStatus, Refusal> {
+    fn cancel(&self, by: &Person, name: &str) -> Result<JobStatus, Refusal> {
+        self.told().asked.push(by.clone());
         let mut told = self.told();
         let job = told.jobs.get_mut(name).ok_or_else(|| no_job(name))?;
         job.state = JobState::Cancelled;
         Ok(job.clone())
     }
 
-    fn rescale(&self, name: &str, parallelism: u32) -> Result<JobStatus, Refusal> {
+    fn rescale(&self, by: &Person, name: &str, parallelism: u32) -> Result<JobStatus, Refusal> {
+        self.told().asked.push(by.clone());
         let mut told = self.told();
         let job = told.jobs.get_mut(name).ok_or_else(|| no_job(name))?;
         job.slots = parallelism;
         Ok(job.clone())
     }
 
-    fn remove(&self, name: &str) -> Result<(), Refusal> {
+    fn remove(&self, by: &Person, name: &str) -> Result<(), Refusal> {
+        self.told().asked.push(by.clone());
         self.told().jobs.remove(name).map(drop).ok_or_else(|| no_job(name))
     }
 
@@ -275,6 +299,33 @@ impl ClusterApi for Fake {
         let newer = |told: &Told| told.events.iter().filter(|event| event.number > after).cloned().collect::<Vec<_>>();
         let (told, _) = self.changed.wait_timeout_while(told, wait, |told| newer(told).is_empty()).unwrap();
         Ok(newer(&told))
+    }
+
+    fn cluster_events(&self, after: u64) -> Result<Vec<JobEvent>, Refusal> {
+        Ok(self.told().events.iter().filter(|event| event.number > after).cloned().collect())
+    }
+
+    fn who(&self, token: Digest) -> Option<Asker> {
+        let told = self.told();
+        let token = told.tokens.get(&token)?;
+        Some(Asker { person: Person::Token(token.name.clone()), role: token.role })
+    }
+
+    fn tokens(&self) -> Vec<TokenStatus> {
+        self.told().tokens.values().cloned().collect()
+    }
+
+    fn create_token(&self, by: &Person, token: NewToken, digest: Digest) -> Result<TokenStatus, Refusal> {
+        self.told().asked.push(by.clone());
+        let status = token_status(&token.name, token.role);
+        self.told().tokens.insert(digest, status.clone());
+        Ok(status)
+    }
+
+    fn revoke_token(&self, by: &Person, name: &str) -> Result<(), Refusal> {
+        self.told().asked.push(by.clone());
+        self.told().tokens.retain(|_, token| token.name != name);
+        Ok(())
     }
 }
 
@@ -292,6 +343,7 @@ impl World {
         World::with(None)
     }
 
+    /// With an admin's token, and where there is one, only for those who show it.
     pub(super) fn with(token: Option<Token>) -> World {
         World::serving(token.is_none(), token)
     }
@@ -301,11 +353,21 @@ impl World {
         World::serving(true, token)
     }
 
+    /// A token with a role.
+    pub(super) fn token(&self, name: &str, role: Role) -> Token {
+        let token = Token::generate().unwrap();
+        self.cluster.tell(|told| drop(told.tokens.insert(token.digest(), token_status(name, role))));
+        token
+    }
+
     fn serving(owner_passes: bool, token: Option<Token>) -> World {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let cluster = Arc::new(Fake::default());
+        if let Some(token) = token {
+            cluster.tell(|told| drop(told.tokens.insert(token.digest(), token_status("admin", Role::Admin))));
+        }
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options = ApiOptions { listen, tls: None, owner_passes, token, cluster: cluster.clone() };
+        let options = ApiOptions { listen, tls: None, owner_passes, cluster: cluster.clone() };
         let server = serve(options, runtime.handle()).unwrap();
         World { cluster, address: server.local_addr, server: Some(server), _runtime: runtime }
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body, SendBody};
 use weir_model::Digest;
+use weir_protocol::access::{CreatedToken, NewToken, TokenStatus};
 use weir_protocol::api::{
     ClusterStatus, ComponentStatus, JobDetail, JobEvent, JobStatus, JobSubmission, Refusal, RefusalKind, WorkerStatus,
 };
@@ -142,6 +143,23 @@ impl Client {
     pub(crate) fn events(&self, name: &str, after: u64, wait: Duration) -> Result<Vec<JobEvent>, Failure> {
         let path = format!("/jobs/{}/events?after={after}&wait_ms={}", encoded(name), wait.as_millis());
         self.get(&path, ANSWER_MAX + wait)
+    }
+
+    /// What people did to the cluster with greater numbers, oldest first.
+    pub(crate) fn cluster_events(&self, after: u64) -> Result<Vec<JobEvent>, Failure> {
+        self.get(&format!("/events?after={after}"), ANSWER_MAX)
+    }
+
+    pub(crate) fn tokens(&self) -> Result<Vec<TokenStatus>, Failure> {
+        self.get("/tokens", ANSWER_MAX)
+    }
+
+    pub(crate) fn create_token(&self, token: &NewToken) -> Result<CreatedToken, Failure> {
+        self.post("/tokens", token)
+    }
+
+    pub(crate) fn revoke_token(&self, name: &str) -> Result<(), Failure> {
+        self.nothing("DELETE", &format!("/tokens/{}", encoded(name)))
     }
 
     fn url(&self, path: &str) -> String {

@@ -49,7 +49,11 @@ pub(super) fn job(client: &Client, name: &str, global: &Global) -> anyhow::Resul
 }
 
 pub(super) fn events(client: &Client, name: &str, global: &Global) -> anyhow::Result<()> {
-    let events = client.events(name, 0, std::time::Duration::ZERO)?;
+    print_events(&client.events(name, 0, std::time::Duration::ZERO)?, global)
+}
+
+/// Events as lines, for people or as JSON.
+pub(crate) fn print_events(events: &[JobEvent], global: &Global) -> anyhow::Result<()> {
     if global.json {
         return events.iter().try_for_each(json_line);
     }
@@ -70,7 +74,8 @@ pub(super) fn event_line(event: &JobEvent) -> String {
         EventLevel::Error => "error: ",
     };
     let at = output::time(i64::try_from(event.at_ms).unwrap_or(i64::MAX));
-    format!("{at}  {:21}  {level}{}", output::line(&event.kind), output::line(&event.message))
+    let by = event.by.as_ref().map(|by| format!(" (by {})", output::line(&by.to_string()))).unwrap_or_default();
+    format!("{at}  {:21}  {level}{}{by}", output::line(&event.kind), output::line(&event.message))
 }
 
 /// The state of a job with its reason.
@@ -190,14 +195,17 @@ mod tests {
 
     #[test]
     fn events_and_checkpoints_are_one_line_each() {
-        let event = JobEvent {
+        let mut event = JobEvent {
             number: 1,
             at_ms: 1_772_406_000_000,
             level: EventLevel::Warning,
             kind: "worker-lost".to_owned(),
             message: "worker w2 is gone".to_owned(),
+            by: None,
         };
         assert_eq!(event_line(&event), "2026-03-01T23:00:00Z  worker-lost            warning: worker w2 is gone");
+        event.by = Some(weir_protocol::access::Person::Token("ci".to_owned()));
+        assert!(event_line(&event).ends_with("is gone (by token ci)"));
         let mut last = CheckpointStatus {
             id: CheckpointId(7),
             duration_ms: 40,

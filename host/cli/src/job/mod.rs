@@ -1,7 +1,7 @@
 //! `weir job ...`: job files, and the jobs of a cluster.
 
 mod check;
-mod list;
+pub(crate) mod list;
 mod submit;
 mod watch;
 

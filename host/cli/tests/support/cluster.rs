@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use weir_api::{ApiOptions, Server, Token, serve};
 use weir_model::{CheckpointId, Digest, Epoch};
+use weir_protocol::access::{Asker, NewToken, Person, Role, TokenStatus};
 use weir_protocol::api::{
     CheckpointStatus, ClusterApi, ClusterStatus, ComponentStatus, EventLevel, JobDetail, JobEvent, JobState, JobStatus,
     JobSubmission, Refusal, RefusalKind, StrayWorker, WorkerStatus,
@@ -22,6 +23,7 @@ pub(crate) struct Told {
     /// How a job ends as soon as it is asked after.
     pub(crate) ends: Option<(JobState, String)>,
     pub(crate) pushes: usize,
+    pub(crate) tokens: BTreeMap<Digest, TokenStatus>,
 }
 
 #[derive(Default)]
@@ -77,7 +79,7 @@ impl Told {
         let (_, events) = self.jobs.get_mut(name).expect("the job");
         let number = events.len() as u64 + 1;
         let (kind, message) = (kind.to_owned(), message.to_owned());
-        events.push(JobEvent { number, at_ms: 0, level: EventLevel::Info, kind, message });
+        events.push(JobEvent { number, at_ms: 0, level: EventLevel::Info, kind, message, by: None });
     }
 
     fn change(&mut self, name: &str, state: JobState) -> Result<JobStatus, Refusal> {
@@ -113,7 +115,7 @@ impl ClusterApi for Fake {
         }
     }
 
-    fn adopt(&self, origin: &str) -> Result<ClusterStatus, Refusal> {
+    fn adopt(&self, _by: &Person, origin: &str) -> Result<ClusterStatus, Refusal> {
         match origin {
             "01010101" => Ok(self.status()),
             _ => Err(refusal(RefusalKind::NotFound, "E0048", format!("there is no coordinator {origin}"))),
@@ -137,7 +139,7 @@ impl ClusterApi for Fake {
         }]
     }
 
-    fn push_component(&self, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal> {
+    fn push_component(&self, _by: &Person, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal> {
         let mut told = self.told();
         told.pushes += 1;
         let digest = digest_of(bytes);
@@ -166,13 +168,13 @@ impl ClusterApi for Fake {
         Ok(self.told().components.iter().map(shown).collect())
     }
 
-    fn remove_component(&self, name: &str, version: &str) -> Result<(), Refusal> {
+    fn remove_component(&self, _by: &Person, name: &str, version: &str) -> Result<(), Refusal> {
         let removed = self.told().components.remove(&(name.to_owned(), version.to_owned()));
         let none = || refusal(RefusalKind::NotFound, "E0020", format!("there is no component {name}@{version}"));
         removed.map(drop).ok_or_else(none)
     }
 
-    fn submit(&self, submission: JobSubmission) -> Result<JobStatus, Refusal> {
+    fn submit(&self, _by: &Person, submission: JobSubmission) -> Result<JobStatus, Refusal> {
         let job = submission.spec.load().map_err(|error| refusal(RefusalKind::Invalid, "E0001", error.to_string()))?;
         let mut told = self.told();
         for pin in submission.spec.components.values() {
@@ -213,21 +215,21 @@ impl ClusterApi for Fake {
         })
     }
 
-    fn stop(&self, name: &str) -> Result<JobStatus, Refusal> {
+    fn stop(&self, _by: &Person, name: &str) -> Result<JobStatus, Refusal> {
         self.told().change(name, JobState::Stopping)
     }
 
-    fn cancel(&self, name: &str) -> Result<JobStatus, Refusal> {
+    fn cancel(&self, _by: &Person, name: &str) -> Result<JobStatus, Refusal> {
         self.told().change(name, JobState::Cancelled)
     }
 
-    fn rescale(&self, name: &str, parallelism: u32) -> Result<JobStatus, Refusal> {
+    fn rescale(&self, _by: &Person, name: &str, parallelism: u32) -> Result<JobStatus, Refusal> {
         let mut status = self.told().change(name, JobState::Running)?;
         status.slots = parallelism;
         Ok(status)
     }
 
-    fn remove(&self, name: &str) -> Result<(), Refusal> {
+    fn remove(&self, _by: &Person, name: &str) -> Result<(), Refusal> {
         self.told().jobs.remove(name).map(drop).ok_or_else(|| missing(name))
     }
 
@@ -242,6 +244,50 @@ impl ClusterApi for Fake {
         }
         newer()
     }
+
+    fn cluster_events(&self, after: u64) -> Result<Vec<JobEvent>, Refusal> {
+        let told = self.told();
+        let event = |(number, token): (u64, &TokenStatus)| JobEvent {
+            number,
+            at_ms: 0,
+            level: EventLevel::Info,
+            kind: "token-created".to_owned(),
+            message: format!("token {} was created", token.name),
+            by: token.created_by.clone(),
+        };
+        Ok((1..).zip(told.tokens.values()).filter(|(number, _)| *number > after).map(event).collect())
+    }
+
+    fn who(&self, token: Digest) -> Option<Asker> {
+        let told = self.told();
+        let token = told.tokens.get(&token)?;
+        Some(Asker { person: Person::Token(token.name.clone()), role: token.role })
+    }
+
+    fn tokens(&self) -> Vec<TokenStatus> {
+        self.told().tokens.values().cloned().collect()
+    }
+
+    fn create_token(&self, by: &Person, token: NewToken, digest: Digest) -> Result<TokenStatus, Refusal> {
+        let NewToken { name, role, valid_ms } = token;
+        let created_by = Some(by.clone());
+        let status = TokenStatus { name, role, created_at_ms: 1, created_by, expires_at_ms: valid_ms, used_at_ms: None };
+        self.told().tokens.insert(digest, status.clone());
+        Ok(status)
+    }
+
+    fn revoke_token(&self, _by: &Person, name: &str) -> Result<(), Refusal> {
+        let mut told = self.told();
+        let before = told.tokens.len();
+        told.tokens.retain(|_, token| token.name != name);
+        let none = || refusal(RefusalKind::NotFound, "E0060", format!("there is no token {name}"));
+        (told.tokens.len() < before).then_some(()).ok_or_else(none)
+    }
+}
+
+fn admin() -> TokenStatus {
+    let (name, role) = ("admin".to_owned(), Role::Admin);
+    TokenStatus { name, role, created_at_ms: 1, created_by: None, expires_at_ms: None, used_at_ms: None }
 }
 
 /// An API that is served until this is dropped.
@@ -259,7 +305,11 @@ impl Api {
 
     pub(crate) fn at(listen: SocketAddr, cluster: Arc<Fake>, token: Option<Token>) -> Api {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let options = ApiOptions { listen, tls: None, owner_passes: token.is_none(), token, cluster: cluster.clone() };
+        let owner_passes = token.is_none();
+        if let Some(token) = token {
+            cluster.told().tokens.insert(token.digest(), admin());
+        }
+        let options = ApiOptions { listen, tls: None, owner_passes, cluster: cluster.clone() };
         let server = serve(options, runtime.handle()).expect("a free port");
         Api { cluster, address: server.local_addr, _server: server, _runtime: runtime }
     }

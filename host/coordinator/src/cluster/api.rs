@@ -3,13 +3,15 @@
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use weir_cluster::{Ask, Input, JobAsk, NameAsk, Receipt, RequestId, component, refusals};
+use weir_cluster::{Ask, Input, JobAsk, NameAsk, Receipt, RequestId, WriteFailure, component, kinds, refusals};
 use weir_model::Digest;
 use weir_model::limits::COMPONENT_BYTES_MAX;
 use weir_plan::{VertexKind, format_size};
+use weir_protocol::access::{Asker, NewToken, Person, TokenStatus};
 use weir_protocol::api::{
     ClusterApi, ClusterStatus, ComponentStatus, JobDetail, JobEvent, JobStatus, JobSubmission, Refusal, WorkerStatus,
 };
+use weir_storage::Pushed;
 
 use super::Cluster;
 
@@ -21,14 +23,14 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Cluster {
     /// Asks for something, and waits until it is done durably. `action` is for messages.
-    fn ask(&self, action: &str, ask: Ask) -> Result<Receipt, Refusal> {
+    fn ask(&self, by: &Person, action: &str, ask: Ask) -> Result<Receipt, Refusal> {
         let (asker, answer) = sync_channel(1);
         let request = {
             let mut desk = self.inner.desk.lock();
             desk.next_request += 1;
             let request = RequestId(desk.next_request);
             desk.askers.insert(request, asker);
-            self.inner.handle(&mut desk, Input::Asked { request, ask });
+            self.inner.handle(&mut desk, Input::Asked { request, by: by.clone(), ask });
             request
         };
         answer.recv_timeout(ANSWER_WAIT_MAX).unwrap_or_else(|error| {
@@ -40,8 +42,8 @@ impl Cluster {
         })
     }
 
-    fn ask_job(&self, action: &str, name: &str, ask: JobAsk) -> Result<JobStatus, Refusal> {
-        let done = self.ask(&format!("{action} job {name}"), Ask::Job { name: name.to_owned(), ask })?;
+    fn ask_job(&self, by: &Person, action: &str, name: &str, ask: JobAsk) -> Result<JobStatus, Refusal> {
+        let done = self.ask(by, &format!("{action} job {name}"), Ask::Job { name: name.to_owned(), ask })?;
         status(done, || self.job(name).map(|detail| detail.status))
     }
 
@@ -73,9 +75,11 @@ impl ClusterApi for Cluster {
         self.inner.desk.lock().machine.status()
     }
 
-    fn adopt(&self, origin: &str) -> Result<ClusterStatus, Refusal> {
+    fn adopt(&self, by: &Person, origin: &str) -> Result<ClusterStatus, Refusal> {
         let action = format!("adopt the workers of coordinator {origin}");
-        self.ask(&action, Ask::Name(NameAsk::Adopt(origin.to_owned())))?;
+        self.ask(by, &action, Ask::Name(NameAsk::Adopt(origin.to_owned())))?;
+        let message = format!("this coordinator takes the place of coordinator {origin}, which is lost");
+        self.inner.done_to_cluster(by, kinds::COORDINATOR_ADOPTED, message);
         Ok(self.status())
     }
 
@@ -83,18 +87,29 @@ impl ClusterApi for Cluster {
         self.inner.desk.lock().machine.workers()
     }
 
-    fn push_component(&self, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal> {
+    fn push_component(&self, by: &Person, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal> {
         if bytes.len() > COMPONENT_BYTES_MAX {
             let (size, max) = (format_size(bytes.len() as u64), format_size(COMPONENT_BYTES_MAX as u64));
             return Err(refusals::not_a_component(&format!("it has {size}, and {max} are the most")));
         }
         (self.inner.inspect)(bytes).map_err(|reason| refusals::not_a_component(&reason))?;
         let components = &self.inner.components;
-        match name {
-            Some((name, version)) => components.push(bytes, name, version).map(weir_storage::Pushed::digest),
-            None => components.keep(bytes),
+        let (pushed, what) = match name {
+            Some((name, version)) => {
+                (components.push(bytes, name, version).map_err(refusals::component)?, format!("component {name}@{version}"))
+            }
+            None => {
+                let digest = weir_storage::digest_of(bytes);
+                match components.has(digest) {
+                    true => (Pushed::AlreadyThere(digest), String::new()),
+                    false => (Pushed::New(components.keep(bytes).map_err(refusals::component)?), "a component".to_owned()),
+                }
+            }
+        };
+        if let Pushed::New(digest) = pushed {
+            self.inner.done_to_cluster(by, kinds::COMPONENT_PUSHED, format!("{what} was pushed, digest {digest}"));
         }
-        .map_err(refusals::component)
+        Ok(pushed.digest())
     }
 
     fn has_component(&self, digest: Digest) -> bool {
@@ -106,15 +121,17 @@ impl ClusterApi for Cluster {
         Ok(stored.into_iter().map(component).collect())
     }
 
-    fn remove_component(&self, name: &str, version: &str) -> Result<(), Refusal> {
+    fn remove_component(&self, by: &Person, name: &str, version: &str) -> Result<(), Refusal> {
         let needed = |digest| self.inner.desk.lock().machine.needs(digest);
-        self.inner.components.remove(name, version, &needed).map(drop).map_err(refusals::component)
+        self.inner.components.remove(name, version, &needed).map_err(refusals::component)?;
+        self.inner.done_to_cluster(by, kinds::COMPONENT_REMOVED, format!("component {name}@{version} was removed"));
+        Ok(())
     }
 
-    fn submit(&self, submission: JobSubmission) -> Result<JobStatus, Refusal> {
+    fn submit(&self, by: &Person, submission: JobSubmission) -> Result<JobStatus, Refusal> {
         let loaded = submission.spec.load().map_err(|problems| refusals::job_file(&problems))?;
         self.check_components(&loaded, &submission)?;
-        let done = self.ask(&format!("submit job {}", loaded.name), Ask::Name(NameAsk::Submit(Box::new(submission))))?;
+        let done = self.ask(by, &format!("submit job {}", loaded.name), Ask::Name(NameAsk::Submit(Box::new(submission))))?;
         status(done, || self.job(&loaded.name).map(|detail| detail.status))
     }
 
@@ -126,20 +143,22 @@ impl ClusterApi for Cluster {
         self.inner.desk.lock().machine.job(name)
     }
 
-    fn stop(&self, name: &str) -> Result<JobStatus, Refusal> {
-        self.ask_job("stop", name, JobAsk::Stop)
+    fn stop(&self, by: &Person, name: &str) -> Result<JobStatus, Refusal> {
+        self.ask_job(by, "stop", name, JobAsk::Stop)
     }
 
-    fn cancel(&self, name: &str) -> Result<JobStatus, Refusal> {
-        self.ask_job("cancel", name, JobAsk::Cancel)
+    fn cancel(&self, by: &Person, name: &str) -> Result<JobStatus, Refusal> {
+        self.ask_job(by, "cancel", name, JobAsk::Cancel)
     }
 
-    fn rescale(&self, name: &str, parallelism: u32) -> Result<JobStatus, Refusal> {
-        self.ask_job("change the parallelism of", name, JobAsk::Rescale(parallelism))
+    fn rescale(&self, by: &Person, name: &str, parallelism: u32) -> Result<JobStatus, Refusal> {
+        self.ask_job(by, "change the parallelism of", name, JobAsk::Rescale(parallelism))
     }
 
-    fn remove(&self, name: &str) -> Result<(), Refusal> {
-        self.ask(&format!("remove job {name}"), Ask::Name(NameAsk::Remove(name.to_owned()))).map(drop)
+    fn remove(&self, by: &Person, name: &str) -> Result<(), Refusal> {
+        self.ask(by, &format!("remove job {name}"), Ask::Name(NameAsk::Remove(name.to_owned())))?;
+        self.inner.done_to_cluster(by, kinds::JOB_REMOVED, format!("job {name} was removed with its events"));
+        Ok(())
     }
 
     fn events(&self, name: &str, after: u64, wait: Duration) -> Result<Vec<JobEvent>, Refusal> {
@@ -157,5 +176,26 @@ impl ClusterApi for Cluster {
         drop(desk);
         let events = self.inner.metadata.events(name, after);
         events.map_err(|error| refusals::disk(&format!("show events of job {name}"), &error))
+    }
+
+    fn cluster_events(&self, after: u64) -> Result<Vec<JobEvent>, Refusal> {
+        let events = self.inner.database.cluster_events(after);
+        events.map_err(|error| refusals::disk("show events of the cluster", &WriteFailure(error.to_string())))
+    }
+
+    fn who(&self, token: Digest) -> Option<Asker> {
+        self.inner.who(token)
+    }
+
+    fn tokens(&self) -> Vec<TokenStatus> {
+        self.inner.list_tokens()
+    }
+
+    fn create_token(&self, by: &Person, token: NewToken, digest: Digest) -> Result<TokenStatus, Refusal> {
+        self.inner.create_token(by, &token, digest)
+    }
+
+    fn revoke_token(&self, by: &Person, name: &str) -> Result<(), Refusal> {
+        self.inner.revoke_token(by, name)
     }
 }

@@ -1,6 +1,7 @@
 //! A cluster's coordinator without its network: the machine ([`weir_cluster::Machine`]), and the hands that do what it says.
 //!
-//! Owns the links to workers, the masters' threads, the thread that writes to the disk, and those who wait for an answer. Decides nothing.
+//! Owns the links to workers, the masters' threads, the thread that writes to the disk, those who wait for an answer, and which tokens count.
+//! Decides nothing else.
 //! Nothing that the machine says is waited for here: links and inboxes take it at once, the disk's thread answers when it has written. So a
 //! disk that hangs stops what has to be written, and nothing else.
 //!
@@ -11,6 +12,8 @@
 mod api;
 mod masters;
 mod scribe;
+mod tokens;
+mod trail;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -29,6 +32,8 @@ pub(crate) use weir_cluster::Hello;
 
 use self::masters::Masters;
 use self::scribe::Scribe;
+use self::tokens::Tokens;
+use self::trail::Trail;
 use crate::metadata::{DataLock, Database};
 use crate::{Inspect, OpenStorage, ServeError};
 
@@ -83,6 +88,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) version: String,
     pub(crate) default_storage: String,
     pub(crate) inspect: Inspect,
+    /// SHA-256 of the token in the token file, if there is one.
+    pub(crate) token: Option<Digest>,
     pub(crate) storage: OpenStorage,
     pub(crate) clock: Arc<dyn Clock>,
     /// How long the masters of jobs wait for what.
@@ -105,6 +112,8 @@ struct Inner {
     database: Arc<Database>,
     metadata: Arc<dyn Metadata>,
     components: ComponentStore,
+    trail: Trail,
+    tokens: Tokens,
     desk: Mutex<Desk>,
     /// Something about a job has changed.
     news: Condvar,
@@ -168,12 +177,15 @@ impl Cluster {
             clock: options.clock,
             limits: options.limits,
             epoch,
+            trail: Trail::new(database.last_cluster_event()?),
+            tokens: Tokens::new(database.tokens()?),
             database,
             metadata: metadata.clone(),
             desk: Mutex::new(desk),
             news: Condvar::new(),
             lock: Mutex::new(Some(lock)),
         });
+        inner.adopt_token(options.token)?;
         scribe::start(&inner, metadata, changes).map_err(ServeError::Process)?;
         inner.carry_out(&mut inner.desk.lock(), out);
         let needed = |digest| inner.desk.lock().machine.needs(digest);
@@ -225,6 +237,7 @@ impl Cluster {
     pub(crate) fn tick(&self) {
         let certificate_until_ms = (self.inner.certificate_until_ms)();
         self.inner.told(Input::Tick { certificate_until_ms });
+        self.inner.write_token_use(false);
     }
 
     /// A worker says something.
@@ -258,6 +271,7 @@ impl Cluster {
         };
         links.values().for_each(|link| link.close("the coordinator ends"));
         if scribe.ends() {
+            self.inner.write_token_use(true);
             self.inner.database.close();
         } else {
             tracing::error!("the coordinator's disk does not answer; what it was to write may be lost");

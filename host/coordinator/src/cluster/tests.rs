@@ -7,5 +7,6 @@ mod foreign;
 mod hangs;
 mod requests;
 mod restarts;
+mod tokens;
 mod wishes;
 mod workers;

@@ -59,7 +59,14 @@ fn begun(attempt: u64) -> Begun {
 }
 
 fn event(number: u64) -> JobEvent {
-    JobEvent { number, at_ms: number, level: EventLevel::Info, kind: "k".to_owned(), message: format!("the {number}. event") }
+    JobEvent {
+        number,
+        at_ms: number,
+        level: EventLevel::Info,
+        kind: "k".to_owned(),
+        message: format!("the {number}. event"),
+        by: None,
+    }
 }
 
 fn put(

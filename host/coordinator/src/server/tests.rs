@@ -20,6 +20,7 @@ fn options(folder: &Path) -> ServeOptions {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         default_storage: format!("file:{}", folder.join("checkpoints").display()),
         storage: Arc::new(weir_storage::JobStorage::open),
+        token: None,
         inspect: Arc::new(|_| Ok(())),
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use quinn::{Connecting, Connection, ConnectionError, VarInt};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use weir_model::limits::{CONNECTIONS_MAX, HANDSHAKES_MAX, HELLO_MS_MAX};
+use weir_model::limits::{CONNECTIONS_MAX, HANDSHAKES_MAX, HELLO_MS_MAX, NODE_CONNECTIONS_MAX};
 
 use super::{EndpointState, Incoming};
 use crate::hello::{self, Hello, Kind, NoHello};
@@ -95,11 +95,14 @@ async fn handshake(connecting: Connecting, shared: &EndpointState, place: OwnedS
     if hello.kind == Kind::Liveness {
         return Err(close("liveness is watched over TCP, not here".into()));
     }
+    let Some(of_node) = shared.nodes.take(&hello.node, NODE_CONNECTIONS_MAX) else {
+        return Err(close(format!("{} has {NODE_CONNECTIONS_MAX} connections already", hello.node)));
+    };
     hello::send(&mut send, &Hello::of(&shared.identity, hello.kind)).await.map_err(no_hello)?;
 
     watch(connection.clone(), shown, shared.identity.clone());
     let peer = Peer { node: hello.node, incarnation: hello.incarnation, address: connection.remote_address() };
-    let link = Link::new(connection.clone(), peer, Some(place), shared.counters.connections.clone());
+    let link = Link::new(connection.clone(), peer, Some((place, of_node)), shared.counters.connections.clone());
     if hello.kind == Kind::Control {
         return Ok(Incoming::Control(Control::new(link, send, receive)));
     }

@@ -14,6 +14,7 @@ use weir_model::limits::ACCEPTED_QUEUE_MAX;
 
 use crate::link::code;
 use crate::metrics::Counters;
+use crate::node_places::NodePlaces;
 use crate::quic::config::Configs;
 use crate::quic::silence::Silent;
 use crate::quic::tls::PROTOCOL_VERSION;
@@ -47,6 +48,7 @@ struct EndpointState {
     identity: Arc<Identity>,
     settings: Settings,
     version: u32,
+    nodes: NodePlaces,
     counters: Counters,
 }
 
@@ -83,7 +85,8 @@ impl Endpoint {
         let socket: Arc<dyn AsyncUdpSocket> = Arc::new(Silent(socket));
         let quinn = quinn::Endpoint::new_with_abstract_socket(configs.endpoint, Some(configs.server), socket, runtime)
             .map_err(|error| TransportError::Crypto { action: "start QUIC", reason: error.to_string() })?;
-        let shared = Arc::new(EndpointState { identity, settings, version, counters: Counters::default() });
+        let shared =
+            Arc::new(EndpointState { identity, settings, version, nodes: NodePlaces::default(), counters: Counters::default() });
         let (queue, accepted) = mpsc::channel(ACCEPTED_QUEUE_MAX);
         let acceptor = tokio::spawn(accept::run(quinn.clone(), shared.clone(), queue)).abort_handle();
         let identity = shared.identity.clone();

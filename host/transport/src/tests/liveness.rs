@@ -5,6 +5,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use weir_model::limits::{LIVENESS_CONNECTIONS_MAX, NODE_CONNECTIONS_MAX};
+
 use super::rig::{Cluster, node, soon};
 use crate::liveness::{self, Sign, Watcher};
 use crate::{Identity, TransportError};
@@ -62,6 +64,46 @@ async fn strangers_and_wrong_names_are_refused() {
         Some(Sign::Came(peer)) => assert_eq!(peer.incarnation, identity.incarnation(), "nobody came before"),
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn s134_strangers_that_wait_are_in_no_nodes_way() {
+    let cluster = Cluster::new();
+    let (mut watcher, address) = watcher(&cluster.identity("coordinator")).await;
+    let mut silent = Vec::new();
+    // More than the nodes' places, and each waits for as long as it may.
+    for _ in 0..LIVENESS_CONNECTIONS_MAX + 500 {
+        silent.push(TcpStream::connect(&address).await.unwrap());
+    }
+    let identity = cluster.identity("w");
+    let _watched = soon("connect", liveness::connect(&address, &identity, None)).await.unwrap();
+    match soon("sign", watcher.next()).await {
+        Some(Sign::Came(peer)) => assert_eq!(peer.incarnation, identity.incarnation()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn s134_one_node_takes_no_place_of_another() {
+    let cluster = Cluster::new();
+    let (mut watcher, address) = watcher(&cluster.identity("coordinator")).await;
+    let greedy = cluster.identity("greedy");
+    let mut held = Vec::new();
+    for _ in 0..NODE_CONNECTIONS_MAX {
+        held.push(soon("connect", liveness::connect(&address, &greedy, None)).await.unwrap());
+        soon("sign", watcher.next()).await.unwrap();
+    }
+    let mut more = soon("connect", liveness::connect(&address, &greedy, None)).await.unwrap();
+    soon("refusal", more.closed()).await;
+    let _other = soon("connect", liveness::connect(&address, &cluster.identity("w"), None)).await.unwrap();
+    match soon("sign", watcher.next()).await {
+        Some(Sign::Came(peer)) => assert_eq!(peer.node, node("w"), "the one too many never came"),
+        other => panic!("{other:?}"),
+    }
+    drop(held.pop());
+    assert!(matches!(soon("sign", watcher.next()).await, Some(Sign::Gone(..))));
+    let _again = soon("connect", liveness::connect(&address, &greedy, None)).await.unwrap();
+    assert!(matches!(soon("sign", watcher.next()).await, Some(Sign::Came(_))), "its place is free");
 }
 
 #[tokio::test]

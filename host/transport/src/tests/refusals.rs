@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::PrivateKeyDer;
-use weir_model::limits::{ACCEPTED_QUEUE_MAX, HANDSHAKES_MAX};
+use weir_model::limits::{ACCEPTED_QUEUE_MAX, HANDSHAKES_MAX, NODE_CONNECTIONS_MAX};
 
 use super::rig::{Cluster, address, bind, control, data, node, of_version, soon};
 use crate::pki::{self, Validity};
+use crate::quic::tls::PROTOCOL_VERSION;
 use crate::{Endpoint, Identity, Incoming, Settings, TransportError};
 use crate::{Expected, Role};
 
@@ -41,10 +42,10 @@ async fn a_node_with_another_name_than_expected_is_not_used() {
 #[tokio::test]
 async fn another_protocol_version_is_named() {
     let cluster = Cluster::new();
-    let (old, new) = (cluster.endpoint("a"), of_version(cluster.identity("b"), 2));
+    let (old, new) = (cluster.endpoint("a"), of_version(cluster.identity("b"), PROTOCOL_VERSION + 1));
     let error = soon("answer", old.connect_control(&address(&new), Expected::Anyone)).await.unwrap_err();
-    assert!(matches!(error, TransportError::Version { ours: 1, .. }), "{error}");
-    assert!(error.to_string().contains("version 1"), "{error}");
+    assert!(matches!(error, TransportError::Version { ours: PROTOCOL_VERSION, .. }), "{error}");
+    assert!(error.to_string().contains(&format!("version {PROTOCOL_VERSION}")), "{error}");
     assert_eq!(new.metrics().refused, 1);
 }
 
@@ -164,10 +165,14 @@ async fn connections_that_nobody_takes_are_bounded_and_further_attempts_get_no_a
     let b = cluster.endpoint("b");
     let settings = Settings { connect_timeout: Duration::from_millis(1_500), ..super::rig::settings() };
     let handle = tokio::runtime::Handle::current();
-    let a = Endpoint::bind(cluster.identity("a"), "127.0.0.1:0".parse().unwrap(), settings, &handle).unwrap();
+    let bind = |node: usize| {
+        Endpoint::bind(cluster.identity(&format!("a{node}")), "127.0.0.1:0".parse().unwrap(), settings, &handle).unwrap()
+    };
+    // One node may not have so many.
+    let nodes: Vec<Endpoint> = (0..(ACCEPTED_QUEUE_MAX + HANDSHAKES_MAX).div_ceil(NODE_CONNECTIONS_MAX) + 1).map(bind).collect();
     let mut connected = Vec::new();
     let refused = loop {
-        match a.connect_control(&address(&b), Expected::Anyone).await {
+        match nodes[connected.len() / NODE_CONNECTIONS_MAX].connect_control(&address(&b), Expected::Anyone).await {
             Ok(control) => connected.push(control),
             Err(error) => break error,
         }
@@ -177,5 +182,22 @@ async fn connections_that_nobody_takes_are_bounded_and_further_attempts_get_no_a
     assert!(b.metrics().busy > 0);
 
     assert!(matches!(soon("accept", b.accept()).await, Some(Incoming::Control(_))));
+    let a = &nodes[nodes.len() - 1];
     soon("room for one more", async { while a.connect_control(&address(&b), Expected::Anyone).await.is_err() {} }).await;
+}
+
+#[tokio::test]
+async fn s134_one_node_takes_no_place_of_another() {
+    let cluster = Cluster::new();
+    let (a, b, c) = (cluster.endpoint("a"), cluster.endpoint("b"), cluster.endpoint("c"));
+    let mut held = Vec::new();
+    for _ in 0..NODE_CONNECTIONS_MAX {
+        let ours = soon("connect", a.connect_control(&address(&b), Expected::Anyone)).await.unwrap();
+        held.push((ours, soon("accept", b.accept()).await.unwrap()));
+    }
+    let error = soon("answer", a.connect_control(&address(&b), Expected::Anyone)).await.unwrap_err();
+    assert!(error.to_string().contains("connections already"), "{error}");
+    soon("another node", c.connect_control(&address(&b), Expected::Anyone)).await.unwrap();
+    drop(held);
+    soon("its places are free", async { while a.connect_control(&address(&b), Expected::Anyone).await.is_err() {} }).await;
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use weir_coordinator::{ServeOptions, Server, serve};
 use weir_model::{Attempt, CheckpointId, Digest, Epoch};
+use weir_protocol::access::Person;
 use weir_protocol::api::{ClusterApi, JobSubmission, WorkerStatus};
 use weir_protocol::{Command, ComponentPin, Execution, JobSpec, Running, WorkerProgress};
 use weir_storage::digest_of;
@@ -88,6 +89,7 @@ fn coordinator_of(folder: &Path, data: &str, listen: SocketAddr) -> Server {
         listen,
         default_storage: format!("file:{}", folder.join("checkpoints").display()),
         storage: Arc::new(weir_storage::JobStorage::open),
+        token: None,
         inspect: Arc::new(|_| Ok(())),
     };
     until("the address is free again", || serve(options.clone()).ok())
@@ -147,6 +149,10 @@ fn running(execution: &Execution) -> Running {
     }
 }
 
+fn by() -> Person {
+    Person::User("tests".to_owned())
+}
+
 fn alive(cluster: &dyn ClusterApi) -> Vec<WorkerStatus> {
     cluster.workers().into_iter().filter(|worker| worker.alive).collect()
 }
@@ -184,10 +190,10 @@ fn a_worker_joins_gets_components_and_finds_a_coordinator_that_was_started_again
 
     // Larger than a message may be.
     let bytes: Vec<u8> = (0..20_000_000u32).map(|index| (index % 251) as u8).collect();
-    let digest = server.cluster.push_component(&bytes, None).unwrap();
+    let digest = server.cluster.push_component(&by(), &bytes, None).unwrap();
     let refused = agent.components.fetch(digest).unwrap_err();
     assert!(refused.contains("belongs to no execution that runs there"), "{refused}");
-    server.cluster.submit(job_of(digest)).unwrap();
+    server.cluster.submit(&by(), job_of(digest)).unwrap();
     until("the worker is told of the job", || agent.components.fetch(digest).ok());
     std::fs::remove_dir_all(folder.path().join("a-cache")).unwrap();
     std::fs::create_dir(folder.path().join("a-cache")).unwrap();
@@ -233,8 +239,8 @@ fn s88_a_worker_that_runs_something_obeys_no_other_coordinator_and_waits_for_its
     let lost = first.cluster.status().epoch;
     first.shutdown();
     until("it finds the other", || other.cluster.status().led_elsewhere.pop().filter(|worker| worker.led_by == lost));
-    assert!(other.cluster.adopt("0123").is_err());
-    other.cluster.adopt(&lost.origin_short()).unwrap();
+    assert!(other.cluster.adopt(&by(), "0123").is_err());
+    other.cluster.adopt(&by(), &lost.origin_short()).unwrap();
     until("it joins the other", || alive(&*other.cluster).pop());
     other.shutdown();
 }

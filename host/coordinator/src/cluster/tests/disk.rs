@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex};
 use weir_cluster::{Change, Metadata, WriteFailure};
 use weir_protocol::api::{ClusterApi, JobEvent, JobState, RefusalKind};
 
-use super::fakes::{FakeWorker, World, job, one_with_a_job, until, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, by, job, one_with_a_job, until, wait_event, wait_state};
 use crate::metadata::Database;
 
 /// A disk that stands still while it is told so.
@@ -52,11 +52,11 @@ fn s86_while_the_disk_stands_still_jobs_run_workers_come_and_go_and_what_was_ask
     disk.set(true);
     let stopping = {
         let cluster = cluster.clone();
-        std::thread::spawn(move || cluster.stop("j"))
+        std::thread::spawn(move || cluster.stop(&by(), "j"))
     };
     let submitting = {
         let cluster = cluster.clone();
-        std::thread::spawn(move || cluster.submit(job("k", 1)))
+        std::thread::spawn(move || cluster.submit(&by(), job("k", 1)))
     };
     let before = a.commits().len();
     until("checkpoints go on", || (a.commits().len() > before + 5).then_some(()));
@@ -68,7 +68,7 @@ fn s86_while_the_disk_stands_still_jobs_run_workers_come_and_go_and_what_was_ask
     assert_eq!(cluster.job("j").unwrap().status.state, JobState::Running, "nobody acts on what is not written");
     assert!(!a.was_told("stop: true"));
     // A person who has waited long enough is told so; what was asked for may still be done.
-    let refused = cluster.cancel("j").unwrap_err();
+    let refused = cluster.cancel(&by(), "j").unwrap_err();
     assert_eq!((refused.kind, &*refused.code), (RefusalKind::Unavailable, "E0045"));
     disk.set(false);
     assert!(submitting.join().unwrap().is_ok() || stopping.is_finished());
@@ -94,7 +94,7 @@ fn s86_a_coordinator_whose_disk_stands_still_ends_all_the_same() {
     disk.set(true);
     let stopping = {
         let cluster = cluster.clone();
-        std::thread::spawn(move || cluster.stop("j"))
+        std::thread::spawn(move || cluster.stop(&by(), "j"))
     };
     a.abandon();
     cluster.leave();

@@ -3,7 +3,7 @@
 use weir_protocol::Command;
 use weir_protocol::api::{ClusterApi, JobState, RefusalKind};
 
-use super::fakes::{FakeWorker, World, job, kinds, one_with_a_job, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, by, job, kinds, one_with_a_job, wait_event, wait_state};
 use super::restarts::copy_folder;
 
 #[test]
@@ -17,7 +17,7 @@ fn s88_a_second_coordinator_leaves_running_jobs_alone_and_the_first_goes_on_with
 
     // Another coordinator on an empty folder, with a job that waits for slots.
     let second = world.open_at(&world.folder.path().join("other"));
-    second.submit(job("k", 1)).unwrap();
+    second.submit(&by(), job("k", 1)).unwrap();
     wait_event(&second, "k", 0, "waiting");
     for _ in 0..2 {
         let answer = a.join(&second);
@@ -70,17 +70,17 @@ fn s88_a_coordinator_that_adopts_a_lost_ones_workers_leads_them_and_still_does_w
     a.abandon();
     let other = world.folder.path().join("other");
     let second = world.open_at(&other);
-    let refused = second.adopt(&lost.origin_short()).unwrap_err();
+    let refused = second.adopt(&by(), &lost.origin_short()).unwrap_err();
     assert_eq!((refused.kind, &*refused.code), (RefusalKind::NotFound, "E0048"));
     assert!(matches!(a.join(&second), Command::Refused { .. }));
-    assert_eq!(second.adopt(&lost.origin_short()).unwrap().succeeds, [lost]);
+    assert_eq!(second.adopt(&by(), &lost.origin_short()).unwrap().succeeds, [lost]);
     second.leave();
 
     let second = world.open_at(&other);
     assert_eq!(a.join(&second), Command::Welcome { keep: Vec::new(), succeeds: vec![lost] }, "it ends what it ran");
     assert!(second.status().led_elsewhere.is_empty());
     // Its jobs go on from their checkpoints when they are submitted again.
-    second.submit(job("j", 2)).unwrap();
+    second.submit(&by(), job("j", 2)).unwrap();
     let running = wait_event(&second, "j", 0, "running");
     assert!(running.message.contains("checkpoint"), "{}", running.message);
     // The first one was not lost after all.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
-use weir_model::{CheckpointId, Epoch, TaskId, Timestamp};
+use weir_model::{CheckpointId, Digest, Epoch, TaskId, Timestamp};
+use weir_protocol::access::Person;
 use weir_protocol::api::{ClusterApi, JobEvent, JobState, JobStatus, JobSubmission};
 use weir_protocol::{
     Acknowledgement, Command, Execution, JobSpec, Register, Report, Running, SinkAcknowledgement, SourceAcknowledgement,
@@ -34,6 +35,11 @@ pub(super) fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "this did not happen: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Who asks in these tests.
+pub(super) fn by() -> Person {
+    Person::Token("tests".to_owned())
 }
 
 /// A clock that stands still unless it is told otherwise.
@@ -82,6 +88,11 @@ impl World {
         Cluster::open_through(self.options(&self.folder.path().join("data")), through).unwrap()
     }
 
+    /// With the token of a token file.
+    pub(super) fn open_with(&self, token: Option<Digest>) -> Cluster {
+        Cluster::open(ClusterOptions { token, ..self.options(&self.folder.path().join("data")) }).unwrap()
+    }
+
     fn options(&self, data_dir: &Path) -> ClusterOptions {
         let store = self.store.clone();
         ClusterOptions {
@@ -90,6 +101,7 @@ impl World {
             certificate_until_ms: Arc::new(|| u64::MAX),
             version: VERSION.to_owned(),
             default_storage: "memory:".to_owned(),
+            token: None,
             inspect: Arc::new(|bytes: &[u8]| if bytes.starts_with(b"\0asm") { Ok(()) } else { Err("no component".to_owned()) }),
             storage: Arc::new(move |url: &str, job: &str| JobStorage::with_store(Arc::new(store.clone()), url, job)),
             clock: self.clock.clone(),
@@ -200,7 +212,7 @@ impl WorkerLink for FakeLink {
 pub(super) fn one_with_a_job(cluster: &Cluster, parallelism: u32) -> FakeWorker {
     let mut a = FakeWorker::new("a", 1);
     a.join(cluster);
-    cluster.submit(job("j", parallelism)).unwrap();
+    cluster.submit(&by(), job("j", parallelism)).unwrap();
     a
 }
 
@@ -209,7 +221,7 @@ pub(super) fn two_with_a_job(cluster: &Cluster, parallelism: u32) -> (FakeWorker
     let (mut a, mut b) = (FakeWorker::new("a", 1), FakeWorker::new("b", 2));
     a.join(cluster);
     b.join(cluster);
-    cluster.submit(job("j", parallelism)).unwrap();
+    cluster.submit(&by(), job("j", parallelism)).unwrap();
     (a, b)
 }
 

@@ -5,7 +5,7 @@ use weir_protocol::api::{ClusterApi, JobState};
 use weir_protocol::{Command, Execution, Failure, FailureKind, Report};
 
 use super::fakes::{
-    FakeWorker, World, acknowledged, job, kinds, one_with_a_job, two_with_a_job, until, value_of, wait_event, wait_state,
+    FakeWorker, World, acknowledged, by, job, kinds, one_with_a_job, two_with_a_job, until, value_of, wait_event, wait_state,
 };
 
 fn failure(kind: FailureKind) -> Failure {
@@ -32,7 +32,7 @@ fn s133_a_worker_is_heard_for_its_own_tasks_only() {
     wait_state(&cluster, "j", JobState::Running);
     let mut c = FakeWorker::new("c", 3);
     c.join(&cluster);
-    cluster.submit(job("other", 2)).unwrap();
+    cluster.submit(&by(), job("other", 2)).unwrap();
     wait_state(&cluster, "other", JobState::Running);
     let (execution, of_a) = a.part_of("j");
     let first = CheckpointId(1);

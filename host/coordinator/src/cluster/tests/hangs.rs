@@ -8,7 +8,7 @@ use weir_protocol::api::{ClusterApi, JobState};
 use weir_protocol::{Failure, FailureKind, Report};
 
 use super::super::Cluster;
-use super::fakes::{FakeWorker, World, job, one_with_a_job, until, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, by, job, one_with_a_job, until, wait_event, wait_state};
 use crate::Limits;
 use crate::faulty::Fault;
 
@@ -43,7 +43,7 @@ fn s86_a_job_can_be_cancelled_while_its_storage_never_answers() {
     let world = world();
     let cluster = world.open();
     let (_a, told) = hung(&world, &cluster);
-    cluster.cancel("j").unwrap();
+    cluster.cancel(&by(), "j").unwrap();
     wait_event(&cluster, "j", told, "cancelled");
     assert!(world.store.hanging() > 0, "it does not answer to this day");
     world.store.set(Fault::None);
@@ -55,14 +55,14 @@ fn s86_a_stop_ends_while_the_storage_never_answers_and_says_that_no_last_checkpo
     let world = world();
     let cluster = world.open();
     let (_a, told) = hung(&world, &cluster);
-    cluster.stop("j").unwrap();
+    cluster.stop(&by(), "j").unwrap();
     let stopped = wait_event(&cluster, "j", told, "stopped");
     assert!(stopped.message.starts_with("it has stopped without a last checkpoint"), "{}", stopped.message);
     assert!(stopped.message.contains("has not answered for"), "{}", stopped.message);
     assert!(world.store.hanging() > 0);
     world.store.set(Fault::None);
     // Submitted again it goes on, from whatever the storage has.
-    until("its old thread has let go of the job", || cluster.submit(job("j", 1)).ok());
+    until("its old thread has let go of the job", || cluster.submit(&by(), job("j", 1)).ok());
     heals(&world, &cluster, stopped.number);
     cluster.leave();
 }
@@ -92,7 +92,7 @@ fn s86_another_parallelism_is_had_once_the_storage_answers() {
     let world = world();
     let cluster = world.open();
     let (a, told) = hung(&world, &cluster);
-    cluster.rescale("j", 2).unwrap();
+    cluster.rescale(&by(), "j", 2).unwrap();
     // The manifest that does not come ends the execution; the wish stays.
     wait_event(&cluster, "j", told, "restarting");
     world.store.set(Fault::None);
@@ -133,7 +133,7 @@ fn s87_a_worker_that_is_stuck_in_a_step_ends_the_attempt_after_its_bound_and_ano
     let mut a = FakeWorker::new("a", 1);
     a.mute.store(true, Ordering::SeqCst);
     a.join(&cluster);
-    cluster.submit(job("j", 1)).unwrap();
+    cluster.submit(&by(), job("j", 1)).unwrap();
     let slow = wait_event(&cluster, "j", 0, "slow-step");
     assert!(slow.message.starts_with("worker a has not taken the job in"), "{}", slow.message);
     let restarting = wait_event(&cluster, "j", slow.number, "restarting");

@@ -7,7 +7,7 @@ use weir_protocol::api::{ClusterApi, JobState};
 use weir_protocol::{Command, Failure, FailureKind, Report};
 
 use super::super::Cluster;
-use super::fakes::{FakeWorker, World, job, kinds, one_with_a_job, two_with_a_job, until, value_of, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, by, job, kinds, one_with_a_job, two_with_a_job, until, value_of, wait_event, wait_state};
 use crate::faulty::Fault;
 
 /// The coordinator ends; workers do not notice and go on.
@@ -126,7 +126,7 @@ fn slots_of_an_execution_that_may_go_on_are_not_given_away() {
     let cluster = world.open();
     let mut a = one_with_a_job(&cluster, 2);
     let before = wait_event(&cluster, "j", 0, "checkpoint");
-    cluster.submit(job("i", 1)).unwrap();
+    cluster.submit(&by(), job("i", 1)).unwrap();
     wait_event(&cluster, "i", 0, "waiting");
     end(&cluster, &mut [&mut a]);
 
@@ -142,13 +142,13 @@ fn what_people_wished_is_done_by_the_next_coordinator() {
     let world = World::new();
     let cluster = world.open();
     let mut a = one_with_a_job(&cluster, 1);
-    cluster.submit(job("k", 1)).unwrap();
+    cluster.submit(&by(), job("k", 1)).unwrap();
     wait_event(&cluster, "j", 0, "checkpoint");
     wait_event(&cluster, "k", 0, "checkpoint");
     // The wishes are written, and nothing follows from them before the coordinator is killed.
     a.mute.store(true, Ordering::SeqCst);
-    cluster.stop("j").unwrap();
-    cluster.cancel("k").unwrap();
+    cluster.stop(&by(), "j").unwrap();
+    cluster.cancel(&by(), "k").unwrap();
     let copy = world.folder.path().join("copy");
     copy_folder(&world.folder.path().join("data"), &copy);
     a.leave(&cluster);
@@ -277,7 +277,7 @@ pub(super) fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
 fn a_job_that_never_began_starts_under_the_next_coordinator() {
     let world = World::new();
     let cluster = world.open();
-    cluster.submit(job("j", 1)).unwrap();
+    cluster.submit(&by(), job("j", 1)).unwrap();
     wait_event(&cluster, "j", 0, "waiting");
     cluster.leave();
     drop(cluster);
@@ -295,13 +295,13 @@ fn what_a_job_had_done_when_it_ended_is_shown_by_the_next_coordinator() {
     let world = World::new();
     let cluster = world.open();
     let mut a = one_with_a_job(&cluster, 1);
-    cluster.submit(job("k", 1)).unwrap();
+    cluster.submit(&by(), job("k", 1)).unwrap();
     wait_event(&cluster, "j", 0, "checkpoint");
     wait_event(&cluster, "k", 0, "checkpoint");
     a.heartbeat_of(&cluster, "k", 11);
     until("it is shown", || (cluster.job("k").unwrap().status.rows_read == 11).then_some(()));
-    cluster.stop("j").unwrap();
-    cluster.cancel("k").unwrap();
+    cluster.stop(&by(), "j").unwrap();
+    cluster.cancel(&by(), "k").unwrap();
     wait_state(&cluster, "j", JobState::Stopped);
     wait_state(&cluster, "k", JobState::Cancelled);
     let before = [cluster.job("j").unwrap(), cluster.job("k").unwrap()];
@@ -315,7 +315,7 @@ fn what_a_job_had_done_when_it_ended_is_shown_by_the_next_coordinator() {
     let cluster = world.open();
     assert_eq!([cluster.job("j").unwrap(), cluster.job("k").unwrap()], before);
     // Submitted again, it begins to count anew.
-    assert_eq!(cluster.submit(job("j", 1)).unwrap().rows_read, 0);
+    assert_eq!(cluster.submit(&by(), job("j", 1)).unwrap().rows_read, 0);
     cluster.leave();
 }
 
@@ -325,7 +325,7 @@ fn slots_that_were_held_for_an_execution_in_vain_go_to_a_job_that_waits() {
     let cluster = world.open();
     let (mut a, mut b) = two_with_a_job(&cluster, 4);
     wait_event(&cluster, "j", 0, "checkpoint");
-    cluster.submit(job("k", 1)).unwrap();
+    cluster.submit(&by(), job("k", 1)).unwrap();
     wait_event(&cluster, "k", 0, "waiting");
     end(&cluster, &mut [&mut a, &mut b]);
 

@@ -7,7 +7,7 @@ use weir_protocol::api::{ClusterApi, JobState, JobSubmission};
 use weir_protocol::{Failure, FailureKind, Report};
 
 use super::super::Cluster;
-use super::fakes::{FakeWorker, World, job, one_with_a_job, until, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, by, job, one_with_a_job, until, wait_event, wait_state};
 
 /// Where a job is when somebody wants something of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,16 +48,16 @@ fn reach(phase: Phase, cluster: &Cluster, restart_delay: &str) -> (FakeWorker, u
     submission.spec.text = submission.spec.text.replace("delay = \"1ms\"", &format!("delay = \"{restart_delay}\""));
     let mut a = FakeWorker::new("a", 1);
     if phase == Phase::WaitingAtFirst {
-        cluster.submit(submission).unwrap();
+        cluster.submit(&by(), submission).unwrap();
         return (a, wait_event(cluster, "j", 0, "waiting").number);
     }
     a.join(cluster);
     if phase == Phase::Deploying {
         a.mute.store(true, Ordering::SeqCst);
-        cluster.submit(submission).unwrap();
+        cluster.submit(&by(), submission).unwrap();
         return (a, wait_event(cluster, "j", 0, "deploying").number);
     }
-    cluster.submit(submission.clone()).unwrap();
+    cluster.submit(&by(), submission.clone()).unwrap();
     let before = wait_event(cluster, "j", 0, "checkpoint").number;
     let reached = match phase {
         Phase::Waiting => {
@@ -65,11 +65,11 @@ fn reach(phase: Phase, cluster: &Cluster, restart_delay: &str) -> (FakeWorker, u
             wait_event(cluster, "j", before, "waiting").number
         }
         Phase::Claiming => {
-            cluster.cancel("j").unwrap();
+            cluster.cancel(&by(), "j").unwrap();
             let over = wait_event(cluster, "j", before, "cancelled").number;
             until("it is over", || cluster.job("j").unwrap().status.state.is_over().then_some(()));
             a.mute.store(true, Ordering::SeqCst);
-            cluster.submit(JobSubmission { fresh: true, ..submission }).unwrap();
+            cluster.submit(&by(), JobSubmission { fresh: true, ..submission }).unwrap();
             wait_event(cluster, "j", over, "deploying").number
         }
         Phase::Running => {
@@ -104,7 +104,7 @@ fn s82_a_stop_is_done_in_every_phase_and_claims_no_checkpoint_that_was_not_taken
         let world = World::new();
         let cluster = world.open();
         let (mut a, before) = reach(phase, &cluster, if phase == Phase::Waiting { "1ms" } else { "1h" });
-        cluster.stop("j").unwrap();
+        cluster.stop(&by(), "j").unwrap();
         lose(&mut a, &cluster);
         let stopped = wait_event(&cluster, "j", before, "stopped");
         assert!(!stopped.message.contains("has stopped with a last checkpoint"), "{phase:?}: {}", stopped.message);
@@ -123,7 +123,7 @@ fn s82_a_stop_of_a_job_that_runs_is_with_a_last_checkpoint_and_says_so() {
     let cluster = world.open();
     let _a = one_with_a_job(&cluster, 1);
     wait_event(&cluster, "j", 0, "checkpoint");
-    cluster.stop("j").unwrap();
+    cluster.stop(&by(), "j").unwrap();
     let stopped = wait_event(&cluster, "j", 0, "stopped");
     assert!(stopped.message.contains("has stopped with a last checkpoint"), "{}", stopped.message);
     cluster.leave();
@@ -135,7 +135,7 @@ fn s82_a_cancel_is_done_in_every_phase() {
         let world = World::new();
         let cluster = world.open();
         let (mut a, before) = reach(phase, &cluster, if phase == Phase::Waiting { "1ms" } else { "1h" });
-        cluster.cancel("j").unwrap();
+        cluster.cancel(&by(), "j").unwrap();
         lose(&mut a, &cluster);
         wait_event(&cluster, "j", before, "cancelled");
         wait_state(&cluster, "j", JobState::Cancelled);
@@ -149,7 +149,7 @@ fn s82_another_parallelism_is_had_whatever_fails_meanwhile_in_every_phase() {
         let world = World::new();
         let cluster = world.open();
         let (mut a, before) = reach(phase, &cluster, "100ms");
-        let asked = cluster.rescale("j", 2);
+        let asked = cluster.rescale(&by(), "j", 2);
         if matches!(phase, Phase::WaitingAtFirst | Phase::Waiting) {
             let refusal = asked.unwrap_err();
             assert!(refusal.message.contains("it would need 2 slots"), "there are none: {}", refusal.message);
@@ -166,7 +166,7 @@ fn s82_another_parallelism_is_had_whatever_fails_meanwhile_in_every_phase() {
         assert_eq!(running.len(), 1, "{phase:?}");
         wait_event(&cluster, "j", before, "running");
         until("the record says so", || (cluster.job("j").unwrap().status.slots == 2).then_some(()));
-        assert_eq!(cluster.rescale("j", 2).unwrap().slots, 2, "{phase:?}: it has it");
+        assert_eq!(cluster.rescale(&by(), "j", 2).unwrap().slots, 2, "{phase:?}: it has it");
         cluster.leave();
     }
 }
@@ -177,9 +177,9 @@ fn s82_a_job_that_waits_for_slots_runs_at_once_with_fewer_if_that_is_wanted() {
     let cluster = world.open();
     let mut a = FakeWorker::new("a", 1);
     a.join(&cluster);
-    cluster.submit(job("j", 4)).unwrap();
+    cluster.submit(&by(), job("j", 4)).unwrap();
     wait_event(&cluster, "j", 0, "waiting");
-    cluster.rescale("j", 2).unwrap();
+    cluster.rescale(&by(), "j", 2).unwrap();
     until("it runs", || (a.runs() == [(1, 2)]).then_some(()));
     wait_event(&cluster, "j", 0, "rescaling");
     cluster.leave();
@@ -192,8 +192,8 @@ fn s82_the_last_of_two_wishes_for_a_parallelism_counts() {
     let a = one_with_a_job(&cluster, 1);
     wait_event(&cluster, "j", 0, "checkpoint");
     a.mute.store(true, Ordering::SeqCst);
-    cluster.rescale("j", 2).unwrap();
-    cluster.rescale("j", 1).unwrap();
+    cluster.rescale(&by(), "j", 2).unwrap();
+    cluster.rescale(&by(), "j", 1).unwrap();
     a.mute.store(false, Ordering::SeqCst);
     let refused = wait_event(&cluster, "j", 0, "rescale-refused");
     assert!(refused.message.contains("no vertex would change"), "{}", refused.message);

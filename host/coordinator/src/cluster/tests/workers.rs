@@ -6,13 +6,13 @@ use std::time::Duration;
 use weir_protocol::Command;
 use weir_protocol::api::{ClusterApi, JobState};
 
-use super::fakes::{FakeWorker, World, job, kinds, one_with_a_job, two_with_a_job, until, wait_event, wait_state};
+use super::fakes::{FakeWorker, World, by, job, kinds, one_with_a_job, two_with_a_job, until, wait_event, wait_state};
 
 #[test]
 fn a_job_waits_for_slots_says_so_and_starts_when_there_are_enough() {
     let world = World::new();
     let cluster = world.open();
-    let status = cluster.submit(job("j", 3)).unwrap();
+    let status = cluster.submit(&by(), job("j", 3)).unwrap();
     assert_eq!((status.state, status.slots), (JobState::Waiting, 3));
     assert!(status.reason.unwrap().contains("it needs 3 slots, and no worker is connected"));
     wait_event(&cluster, "j", 0, "waiting");
@@ -76,7 +76,7 @@ fn a_subtask_that_is_stuck_is_told_of_and_does_not_hold_up_the_others_for_long()
     assert!(running.message.contains("attempt 2 runs from checkpoint"), "{}", running.message);
     until("a runs the old one and the new one", || (a.runs() == [(1, 1), (2, 2)]).then_some(()));
 
-    cluster.cancel("j").unwrap();
+    cluster.cancel(&by(), "j").unwrap();
     assert_eq!(wait_state(&cluster, "j", JobState::Stopping).reason, None);
     wait_event(&cluster, "j", running.number, "slow-end");
     wait_state(&cluster, "j", JobState::Cancelled);
@@ -125,7 +125,7 @@ fn a_worker_that_connects_anew_without_being_missed_ends_what_it_ran() {
 fn a_worker_that_may_not_join_is_named_to_jobs_that_wait() {
     let world = World::new();
     let cluster = world.open();
-    cluster.submit(job("j", 1)).unwrap();
+    cluster.submit(&by(), job("j", 1)).unwrap();
     wait_event(&cluster, "j", 0, "waiting");
     let mut a = FakeWorker::new("a", 1);
     for _ in 0..3 {
@@ -147,9 +147,9 @@ fn slots_that_a_job_gives_back_go_to_the_one_that_waits() {
     let cluster = world.open();
     let _a = one_with_a_job(&cluster, 2);
     wait_state(&cluster, "j", JobState::Running);
-    cluster.submit(job("k", 1)).unwrap();
+    cluster.submit(&by(), job("k", 1)).unwrap();
     wait_event(&cluster, "k", 0, "waiting");
-    cluster.cancel("j").unwrap();
+    cluster.cancel(&by(), "j").unwrap();
     wait_state(&cluster, "j", JobState::Cancelled);
     wait_state(&cluster, "k", JobState::Running);
     cluster.leave();
@@ -163,7 +163,7 @@ fn jobs_that_wait_are_served_in_the_order_in_which_they_were_submitted() {
     a.join(&cluster);
     let submit = |name: &str, slots: u32| {
         world.pass(&cluster, 50);
-        cluster.submit(job(name, slots)).unwrap()
+        cluster.submit(&by(), job(name, slots)).unwrap()
     };
     submit("j", 1);
     submit("k", 1);
@@ -175,16 +175,16 @@ fn jobs_that_wait_are_served_in_the_order_in_which_they_were_submitted() {
     let reason = submit("a-small-one", 1).reason.unwrap();
     assert!(reason.contains("it needs 1 slot after jobs that were submitted before it and wait for 2 slots"), "{reason}");
     wait_event(&cluster, "a-small-one", 0, "waiting");
-    cluster.cancel("j").unwrap();
+    cluster.cancel(&by(), "j").unwrap();
     let expected = "wait for 2 slots, and the 1 worker that is connected has 1 slot free";
     until("the reason follows", || cluster.job("a-small-one").unwrap().status.reason.filter(|reason| reason.contains(expected)));
     let told =
         cluster.events("a-small-one", 0, Duration::ZERO).unwrap().into_iter().filter(|event| event.kind == "waiting").count();
     assert_eq!(told, 1, "other numbers ahead of it are no event");
-    cluster.cancel("k").unwrap();
+    cluster.cancel(&by(), "k").unwrap();
     wait_state(&cluster, "large", JobState::Running);
     assert_eq!(cluster.job("a-small-one").unwrap().status.state, JobState::Waiting);
-    cluster.cancel("large").unwrap();
+    cluster.cancel(&by(), "large").unwrap();
     wait_state(&cluster, "a-small-one", JobState::Running);
 
     // One that gives up its wait is not waited for.
@@ -192,7 +192,7 @@ fn jobs_that_wait_are_served_in_the_order_in_which_they_were_submitted() {
     wait_event(&cluster, "next", 0, "waiting");
     submit("last", 1);
     wait_event(&cluster, "last", 0, "waiting");
-    cluster.cancel("next").unwrap();
+    cluster.cancel(&by(), "next").unwrap();
     wait_state(&cluster, "last", JobState::Running);
     cluster.leave();
 }
@@ -204,7 +204,7 @@ fn a_worker_that_does_not_finish_a_step_of_the_start_is_named_while_it_is_waited
     let mut a = FakeWorker::new("a", 1);
     a.mute.store(true, Ordering::SeqCst);
     a.join(&cluster);
-    cluster.submit(job("j", 1)).unwrap();
+    cluster.submit(&by(), job("j", 1)).unwrap();
     let told = wait_event(&cluster, "j", 0, "slow-step");
     assert!(told.message.starts_with("worker a has not taken the job in: "), "{told:?}");
     let again = wait_event(&cluster, "j", told.number, "slow-step");
