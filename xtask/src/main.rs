@@ -16,6 +16,7 @@ mod operators;
 mod progress;
 mod setup;
 mod shell;
+mod sim;
 mod soak;
 mod test;
 mod tidy;
@@ -35,6 +36,8 @@ usage: cargo xtask COMMAND
   fuzz [--minutes N] [--seed N] [--libfuzzer] [TARGET...]
                         look for input that something does not deal with
   operators [--check]   build the first-party operators, which are in the binary; --check: compare with what is there
+  sim [--minutes N] [--seed N] [--guards] [--guard NAME]
+                        fresh seeds in the simulator, and what one costs; --guards: takes guards of the protocol out, seeds must find each
   soak [--minutes N] [--seed N]
                         fresh seeds and many kills, for as long as asked; writes bench/soak.log
   dist [--dev]          make a tarball, a Debian package, a Python wheel and a folder to build an image from
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         "dist" => dist::main(rest),
+        "sim" => sim::main(rest),
         "soak" => soak::main(rest),
         "setup" => setup::main(rest),
         "demo" => demo::main(rest),
