@@ -1,34 +1,40 @@
-//! The coordinator's process: the real master of one job, and what surrounds it: slots, what is recorded, the way to workers, the
-//! wait for those of an execution that may be taken over. What the master asks the storage for is in `storekeeper.rs`.
+//! The coordinator's process: the cluster's machine, the master of the one job that there is, and what surrounds both: connections, the
+//! disk for metadata, time, people. What the master asks the storage for is in `storekeeper.rs`.
 //!
-//! What is recorded or written to the store survives a process, nothing else does. Usually there is one; one that is paused while
-//! another takes its place goes on afterwards, and believes that it leads.
+//! What the disk has taken survives a process, nothing else does. Usually there is one process; one that is paused while another
+//! takes its place goes on afterwards, and believes that it leads.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_cluster::{Takeover, Verdict};
-use weir_master::{
-    Adopted, Begun, Input, JobError, Limits, Master, MasterJob, Notice, Now, Outcome, Output, Shortage, Slots, Wish,
+use weir_cluster::{
+    Ask, BegunChange, Change, ChangeId, Hello, Input as Told, JobAsk, Machine, NameAsk, Now as ClusterNow, Output as Says,
+    RequestId, Settings, StoredJob, Unwritten,
 };
-use weir_protocol::{Command, JobSpec, Report, Running, WorkerAddress, WorkerId};
+use weir_master::{Input, Limits, Master, Notice, Now, Outcome, Output};
+use weir_model::Epoch;
+use weir_protocol::api::{JobState, JobSubmission};
+use weir_protocol::{Command, Register, Report, Running};
 use weir_storage::JobStorage;
 
 use crate::scenario::{Edition, Fault};
 use crate::storekeeper::Request;
-use crate::worker::{name_of, number_of};
+use crate::worker::name_of;
 use crate::world::{Event, Session, World, spec};
 
 /// Numbers the coordinator's processes.
 pub(crate) type ProcessId = u64;
 
-/// How long a new coordinator waits for the workers of an execution, in milliseconds.
-const TAKEOVER_WAIT_MS: u64 = 8_000;
+/// The job's name.
+const JOB: &str = "sim";
 
-/// A coordinator that runs waits so long for a person's next attempt at a job that ended.
-const SUBMIT_US: u64 = 50_000;
+/// How often a process hears the time.
+const TICK_US: u64 = 250_000;
 
-/// What it takes to find slots.
-const SLOTS_US: u64 = 100;
+/// How often somebody looks whether the job is over, to start it again.
+const LOOK_US: u64 = 60_000;
+
+/// What a word to another part of the process takes.
+const INFORM_US: u64 = 100;
 
 /// Times that a job begins anew before its owner gives its checkpoints more time.
 const IMPATIENT_ATTEMPTS: u64 = 6;
@@ -36,62 +42,47 @@ const IMPATIENT_ATTEMPTS: u64 = 6;
 /// The same for checkpoints that fail.
 const IMPATIENT_CHECKPOINTS: u64 = 40;
 
-/// What is written about the job, and survives its coordinator.
-struct Record {
-    spec: JobSpec,
-    begun: Option<Begun>,
-    /// A stop or a cancellation that is wanted.
-    end: Option<Wish>,
-    rescale: Option<u32>,
-    fresh: bool,
-}
-
-/// Who leads the job in a process.
-enum Leader {
-    /// The workers of an execution are waited for. What they report meanwhile is kept for the master to come.
-    Waits(Box<Takeover>, Vec<(WorkerId, Report)>),
-    Master(Box<Master>),
-    /// Nobody: the job is over, and is submitted again.
-    Nobody,
-}
-
 /// One process.
 pub(crate) struct Process {
-    leader: Leader,
-    connected: BTreeMap<usize, Session>,
+    machine: Machine,
+    master: Option<Master>,
+    links: BTreeMap<Session, usize>,
     pub(crate) storage: JobStorage,
     /// What the storage is asked for, in order.
     pub(crate) requests: VecDeque<Request>,
     /// When the request that is carried out counts for nothing any more.
     pub(crate) storing_until_us: Option<u64>,
-    waits_for_slots: bool,
+    /// When the last change of the metadata is with the disk.
+    written_us: u64,
     tick_us: Option<u64>,
 }
 
-/// The coordinator's machine.
+/// The coordinator's machine, as in: computer.
 pub(crate) struct Coordinator {
     pub(crate) processes: BTreeMap<ProcessId, Process>,
     /// The process that workers connect to; none while it is down.
     pub(crate) current: Option<ProcessId>,
     newest: ProcessId,
-    record: Record,
+    /// The metadata on its disk.
+    stored: Option<StoredJob>,
     edition: Edition,
+    asked: u64,
     finished: bool,
     /// For messages.
     said_last: String,
-    /// What a person wants the job to end by, and since when it might.
+    /// Since when somebody wants the job to be cancelled.
     pub(crate) ending_since_us: Option<u64>,
 }
 
 impl Coordinator {
-    pub(crate) fn new(spec: JobSpec, edition: Edition) -> Coordinator {
-        let record = Record { spec, begun: None, end: None, rescale: None, fresh: false };
+    pub(crate) fn new(edition: Edition) -> Coordinator {
         Coordinator {
             processes: BTreeMap::new(),
             current: None,
             newest: 0,
-            record,
+            stored: None,
             edition,
+            asked: 0,
             finished: false,
             said_last: String::new(),
             ending_since_us: None,
@@ -107,13 +98,21 @@ impl Coordinator {
         let Some(process) = self.current.and_then(|id| self.processes.get(&id)) else {
             return "the coordinator is down".to_owned();
         };
-        let who = match &process.leader {
-            Leader::Waits(takeover, _) => format!("waits for {:?}", takeover.missing()),
-            Leader::Master(_) => format!("its master said last: {}", self.said_last),
-            Leader::Nobody => "nobody leads the job".to_owned(),
-        };
-        format!("{who}; {} requests to the storage", process.requests.len())
+        let (state, requests) = (process.state(), process.requests.len());
+        format!("the job is {state:?}, its master said last: {}; {requests} requests to the storage", self.said_last)
     }
+}
+
+impl Process {
+    /// Where the job is in its life; none before it was submitted.
+    fn state(&self) -> Option<JobState> {
+        self.machine.jobs().first().map(|job| job.state)
+    }
+}
+
+/// The lives of one coordinator follow each other.
+fn epoch(id: ProcessId) -> Epoch {
+    Epoch { origin: [7; 16], count: id }
 }
 
 impl World {
@@ -125,6 +124,10 @@ impl World {
         self.coordinator.current.is_some()
     }
 
+    fn cluster_now(&self) -> ClusterNow {
+        ClusterNow { steady_ms: self.now_us() / 1_000, wall_ms: self.now_us() / 1_000 }
+    }
+
     /// A process starts, and takes everything up where the one before left it.
     pub(crate) fn start_coordinator(&mut self) {
         if self.coordinator_is_up() || self.coordinator.finished {
@@ -132,82 +135,36 @@ impl World {
         }
         let storage = self.open_storage();
         let id = self.coordinator.newest + 1;
+        let settings = Settings {
+            cluster: "simulated".to_owned(),
+            certificate_until_ms: u64::MAX,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            default_storage: "sim:".to_owned(),
+            epoch: epoch(id),
+            succeeds: Vec::new(),
+        };
+        let mut said = Vec::new();
+        let stored = self.coordinator.stored.clone().into_iter().collect();
+        let machine = Machine::new(settings, self.cluster_now(), stored, &mut said);
         (self.coordinator.newest, self.coordinator.current) = (id, Some(id));
         let process = Process {
-            leader: Leader::Nobody,
-            connected: BTreeMap::new(),
+            machine,
+            master: None,
+            links: BTreeMap::new(),
             storage,
             requests: VecDeque::new(),
             storing_until_us: None,
-            waits_for_slots: false,
+            written_us: 0,
             tick_us: None,
         };
         self.coordinator.processes.insert(id, process);
-        if self.coordinator.record.end == Some(Wish::Cancel) {
-            // It is over as soon as that is recorded.
-            return self.ended(id, Ok(Outcome::Cancelled));
-        }
-        match self.coordinator.record.begun.clone() {
-            Some(begun) => {
-                let takeover = Takeover::new(begun, self.now_us() / 1_000 + TAKEOVER_WAIT_MS);
-                if let Some(process) = self.process(id) {
-                    process.leader = Leader::Waits(Box::new(takeover), Vec::new());
-                }
-                self.after(TAKEOVER_WAIT_MS * 1_000 + 1_000, Event::TakeoverEnds(id));
-            }
-            None => self.lead(id, None),
-        }
-    }
-
-    /// A master begins.
-    fn lead(&mut self, id: ProcessId, adopted: Option<Adopted>) {
-        let record = &self.coordinator.record;
-        let job = MasterJob {
-            spec: adopted.as_ref().map_or_else(|| record.spec.clone(), |adopted| adopted.begun.prepare.spec.clone()),
-            default_storage: "sim:".to_owned(),
-            fresh: record.fresh,
-            allow_dropped_state: false,
-            patient: true,
-            adopted,
-        };
-        let wish = record.end.or(record.rescale.map(Wish::Rescale));
-        let master = match Master::new(job, self.limits()) {
-            Ok(master) => master,
-            Err(error) => return self.outside.complain(format!("no master can be made: {error}")),
-        };
-        let Some(process) = self.process(id) else { return };
-        let later = match std::mem::replace(&mut process.leader, Leader::Master(Box::new(master))) {
-            Leader::Waits(_, later) => later,
-            _ => Vec::new(),
-        };
-        self.tell_master(id, Input::Tick);
-        if let Some(wish) = wish {
-            self.tell_master(id, Input::Wish(wish));
-        }
-        for (worker, report) in later {
-            self.tell_master(id, Input::Report { worker, report: Box::new(report) });
-        }
+        self.carry_out(id, said);
+        self.after(TICK_US, Event::ClusterTick(id));
     }
 
     /// What production has, but for what must not take longer than a run.
     fn limits(&self) -> Limits {
         Limits { step_ms_max: 20_000, store_ms_max: 15_000, store_begin_ms_max: 40_000, ..Limits::DEFAULT }
-    }
-
-    /// Somebody starts the job (again), perhaps with another job file.
-    pub(crate) fn submit(&mut self) {
-        let Some(id) = self.coordinator.current.filter(|_| !self.coordinator.finished) else { return };
-        if !matches!(self.process(id).map(|process| &process.leader), Some(Leader::Nobody)) {
-            return;
-        }
-        if self.scenario.rescales && self.random.percent(60) {
-            let patient = self.coordinator.edition.patient;
-            self.coordinator.edition = self.scenario.edition(&mut self.random);
-            self.coordinator.edition.patient = patient;
-            self.seen.rescaled += 1;
-        }
-        self.coordinator.record.spec = spec(&self.scenario, &self.coordinator.edition);
-        self.lead(id, None);
     }
 
     /// The process that workers know ends, with all that is not durable. What it had asked the storage for may still happen.
@@ -225,14 +182,11 @@ impl World {
 
     /// Another process takes the place of one that goes on and believes that it leads.
     pub(crate) fn second_coordinator(&mut self) {
-        let Some(id) = self.coordinator.current.take() else { return };
+        if self.coordinator.current.take().is_none() {
+            return;
+        }
         self.seen.second_coordinators += 1;
         self.log(|| "the coordinator is believed dead".to_owned());
-        let connected = self.process(id).map_or_else(Vec::new, |process| process.connected.keys().copied().collect());
-        for worker in connected {
-            let delay_us = self.random.below(3_000_000);
-            self.after(delay_us, Event::Silence(id, worker));
-        }
         self.hang_up();
         self.after(1_000, Event::CoordinatorStarts);
     }
@@ -246,59 +200,29 @@ impl World {
     }
 
     /// A worker registers.
-    pub(crate) fn joins(&mut self, worker: usize, session: Session, running: &[Running]) {
+    pub(crate) fn joins(&mut self, worker: usize, session: Session, running: Vec<Running>) {
         let Some(id) = self.coordinator.current else { return };
-        if self.process(id).is_some_and(|process| process.connected.contains_key(&worker)) {
-            self.worker_lost(id, worker);
+        let register = Register {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            slots: self.scenario.slots,
+            data_address: name_of(worker),
+            clock_ms: self.now_us() / 1_000,
+            led_by: (!running.is_empty()).then_some(self.workers[worker].led_by).flatten(),
+            running,
+        };
+        self.workers[worker].led_by = Some(epoch(id));
+        let incarnation = self.workers[worker].incarnation;
+        let hello = Hello { name: name_of(worker).as_str().into(), incarnation, from: name_of(worker) };
+        if let Some(process) = self.process(id) {
+            process.links.insert(session, worker);
         }
-        let name: WorkerId = name_of(worker).as_str().into();
-        let Some(process) = self.process(id) else { return };
-        process.connected.insert(worker, session);
-        let (mut keep, mut verdict) = (Vec::new(), None);
-        if let Leader::Waits(takeover, _) = &mut process.leader {
-            verdict = takeover.registered(&name, running);
-            if !matches!(verdict, Some(Verdict::Anew(_))) {
-                let kept = running.iter().filter(|running| takeover.keeps(&name, running));
-                keep.extend(kept.map(|running| running.execution.clone()));
-            }
-        }
-        self.send(id, worker, Command::Welcome { keep, succeeds: Vec::new() });
-        if let Some(verdict) = verdict {
-            self.decide(id, verdict);
-        }
-        if self.process(id).is_some_and(|process| process.waits_for_slots) {
-            self.tell_master(id, Input::SlotsChanged);
-        }
+        self.tell_cluster(id, Told::Register { link: session, hello, register: Box::new(register) });
     }
 
-    /// The wait for the workers of an execution has been long.
-    pub(crate) fn takeover_ends(&mut self, id: ProcessId) {
-        let now_ms = self.now_us() / 1_000;
-        let Some(Process { leader: Leader::Waits(takeover, _), .. }) = self.process(id) else { return };
-        if let Some(verdict) = takeover.tick(now_ms) {
-            self.decide(id, verdict);
-        }
-    }
-
-    fn decide(&mut self, id: ProcessId, verdict: Verdict) {
-        let Some(Process { leader: Leader::Waits(takeover, _), .. }) = self.process(id) else { return };
-        let (execution, back): (_, Vec<WorkerId>) = (takeover.execution().clone(), takeover.back().cloned().collect());
-        match verdict {
-            Verdict::Adopt(adopted) => self.lead(id, Some(*adopted)),
-            Verdict::Anew(reason) => {
-                self.log(|| format!("{execution} is not taken over: {reason}"));
-                for worker in back {
-                    self.send(id, number_of(&worker), Command::Cancel { execution: execution.clone(), finish: false });
-                }
-                self.lead(id, None);
-            }
-        }
-    }
-
-    /// Whether this is the connection that counts.
+    /// Whether this is a connection of the process that counts.
     pub(crate) fn knows_session(&self, worker: usize, session: Session) -> bool {
         let process = self.coordinator.current.and_then(|id| self.coordinator.processes.get(&id));
-        process.is_some_and(|process| process.connected.get(&worker) == Some(&session))
+        process.is_some_and(|process| process.links.get(&session) == Some(&worker))
     }
 
     /// The coordinator does not hear a worker any more, nor that one the coordinator.
@@ -308,30 +232,33 @@ impl World {
             self.connect_soon(worker, 20_000);
         }
         if let Some(id) = self.coordinator.current.filter(|_| self.knows_session(worker, session)) {
-            self.worker_lost(id, worker);
+            if let Some(process) = self.process(id) {
+                process.links.remove(&session);
+            }
+            self.tell_cluster(id, Told::Closed { link: session, reason: "simulated".to_owned() });
         }
-    }
-
-    /// A process does not hear a worker any more.
-    pub(crate) fn worker_lost(&mut self, id: ProcessId, worker: usize) {
-        let name: WorkerId = name_of(worker).as_str().into();
-        let Some(process) = self.process(id) else { return };
-        process.connected.remove(&worker);
-        if let Leader::Waits(takeover, _) = &mut process.leader {
-            takeover.lost(&name);
-        }
-        self.log(|| format!("coordinator {id} has lost worker {worker}"));
-        self.tell_master(id, Input::WorkerLost { worker: name, reason: "it is not heard any more".to_owned() });
     }
 
     /// What a worker reports.
-    pub(crate) fn reported(&mut self, worker: usize, report: Report) {
-        let Some(id) = self.coordinator.current else { return };
-        let worker: WorkerId = name_of(worker).as_str().into();
-        match self.process(id).map(|process| &mut process.leader) {
-            Some(Leader::Waits(_, later)) => later.push((worker, report)),
-            Some(Leader::Master(_)) => self.tell_master(id, Input::Report { worker, report: Box::new(report) }),
-            Some(Leader::Nobody) | None => {}
+    pub(crate) fn reported(&mut self, session: Session, report: Report) {
+        if let Some(id) = self.coordinator.current {
+            self.tell_cluster(id, Told::Report { link: session, report: Box::new(report) });
+        }
+    }
+
+    /// Tells the cluster's machine something, and does what it says.
+    pub(crate) fn tell_cluster(&mut self, id: ProcessId, told: Told) {
+        let now = self.cluster_now();
+        let Some(process) = self.process(id) else { return };
+        let mut said = Vec::new();
+        process.machine.handle(now, told, &mut said);
+        self.carry_out(id, said);
+    }
+
+    pub(crate) fn tick_cluster(&mut self, id: ProcessId) {
+        if self.coordinator.processes.contains_key(&id) {
+            self.tell_cluster(id, Told::Tick { certificate_until_ms: u64::MAX });
+            self.after(TICK_US, Event::ClusterTick(id));
         }
     }
 
@@ -339,15 +266,19 @@ impl World {
     pub(crate) fn tell_master(&mut self, id: ProcessId, input: Input) {
         let now_us = self.now_us();
         let now = Now { steady_ms: now_us / 1_000, wall_ms: now_us / 1_000, random: self.random.next() };
-        let Some(Process { leader: Leader::Master(master), .. }) = self.process(id) else { return };
+        let Some(master) = self.process(id).and_then(|process| process.master.as_mut()) else { return };
         let mut said = Vec::new();
         master.handle(now, input, &mut said);
         for output in said {
             // Before any of them, a process may be no more.
-            if self.coordinator.current == Some(id) && self.dies_now(&output) {
-                return self.crash_coordinator();
+            if self.dies_now(id) {
+                return;
             }
-            self.carry_out(id, output);
+            self.note(id, &output);
+            match output {
+                Output::Store { request, what, deadline_ms } => self.ask_storage(id, Request::new(request, what, deadline_ms)),
+                says => self.tell_cluster(id, Told::Says { job: JOB.to_owned(), says }),
+            }
         }
         self.plan_tick(id);
     }
@@ -356,8 +287,8 @@ impl World {
     fn plan_tick(&mut self, id: ProcessId) {
         let now_us = self.now_us();
         let Some(process) = self.process(id) else { return };
-        let Leader::Master(master) = &process.leader else { return };
-        let Some(at_us) = master.deadline_ms().map(|ms| (ms * 1_000).max(now_us + 1)) else { return };
+        let deadline_ms = process.master.as_ref().and_then(Master::deadline_ms);
+        let Some(at_us) = deadline_ms.map(|ms| (ms * 1_000).max(now_us + 1)) else { return };
         if process.tick_us.is_none_or(|tick_us| at_us < tick_us || tick_us <= now_us) {
             process.tick_us = Some(at_us);
             self.at(at_us, Event::Tick(id, at_us));
@@ -370,109 +301,110 @@ impl World {
         self.tell_master(id, Input::Tick);
     }
 
-    fn send(&mut self, id: ProcessId, worker: usize, command: Command) {
-        if let Some(session) = self.process(id).and_then(|process| process.connected.get(&worker).copied()) {
-            self.send_to_worker(worker, session, command);
-        }
-    }
-
-    fn carry_out(&mut self, id: ProcessId, output: Output) {
-        match output {
-            Output::Send { worker, command } => {
-                self.check_command(&command);
-                self.send(id, number_of(&worker), command);
+    /// Does what the cluster's machine says.
+    fn carry_out(&mut self, id: ProcessId, said: Vec<Says>) {
+        for says in said {
+            if self.dies_now(id) {
+                return;
             }
-            Output::Reserve { slots } => {
-                let answer = self.reserve(id, slots);
-                // Answers come in the order of the questions.
-                self.after(SLOTS_US, Event::ToMaster(id, Box::new(Input::Slots(answer))));
-            }
-            Output::Release => {
-                if let Some(process) = self.process(id) {
-                    process.waits_for_slots = false;
+            match says {
+                Says::Tell { link, command } => {
+                    self.check_command(&command);
+                    if let Some(worker) = self.process(id).and_then(|process| process.links.get(&link).copied()) {
+                        self.send_to_worker(worker, link, command);
+                    }
                 }
+                Says::Close { link, .. } => {
+                    if let Some(worker) = self.process(id).and_then(|process| process.links.remove(&link)) {
+                        let delay_us = self.random.below(20_000);
+                        self.after(delay_us, Event::SessionOver(worker, link));
+                    }
+                }
+                Says::Write { id: change_id, change } => {
+                    let usual_us = self.disk_us();
+                    let at_us = self.now_us() + self.random.delay_us(usual_us);
+                    let Some(process) = self.process(id) else { return };
+                    // One after the other.
+                    process.written_us = at_us.max(process.written_us + 1);
+                    let at_us = process.written_us;
+                    self.at(at_us, Event::Metadata(id, change_id, change));
+                }
+                Says::Start { master, .. } => match Master::new(*master, self.limits()) {
+                    Ok(master) => {
+                        if let Some(process) = self.process(id) {
+                            process.master = Some(master);
+                        }
+                        self.after(INFORM_US, Event::ToMaster(id, Box::new(Input::Tick)));
+                    }
+                    Err(error) => self.outside.complain(format!("no master can be made: {error}")),
+                },
+                Says::Inform { input, .. } => self.after(INFORM_US, Event::ToMaster(id, input)),
+                Says::Answer { answer: Err(refusal), .. } => self.log(|| format!("refused: {refusal:?}")),
+                Says::Log(line) => self.log(|| format!("coordinator {id} logs: {}", line.message)),
+                Says::Answer { .. } | Says::News => {}
             }
-            Output::Store { request, what, deadline_ms } => self.ask_storage(id, Request::new(request, what, deadline_ms)),
-            Output::Record(begun) => {
-                let delay_us = self.disk_us();
-                let delay_us = self.random.delay_us(delay_us);
-                self.after(delay_us, Event::Record(id, begun));
-            }
-            Output::Notice(notice) => self.noticed(id, notice),
-            Output::Over(end) => self.ended(id, *end),
         }
     }
 
-    /// With some luck, the process ends before this is done.
-    fn dies_now(&mut self, output: &Output) -> bool {
-        if self.step_faults == 0 || matches!(output, Output::Notice(Notice::Progress(_))) || self.random.below(250) > 0 {
-            return false;
+    /// With some luck, the process ends before this is done. Says whether it is no more.
+    fn dies_now(&mut self, id: ProcessId) -> bool {
+        if self.coordinator.current == Some(id) && self.step_faults > 0 && self.random.below(400) == 0 {
+            self.step_faults -= 1;
+            self.crash_coordinator();
         }
-        self.step_faults -= 1;
-        true
+        !self.coordinator.processes.contains_key(&id)
+    }
+
+    /// A change of the metadata is with the disk.
+    pub(crate) fn write(&mut self, id: ProcessId, change_id: ChangeId, change: Change) {
+        if !self.coordinator.processes.contains_key(&id) {
+            return;
+        }
+        let result = if self.coordinator.current != Some(id) {
+            Err(Unwritten("the data folder is another's".to_owned()))
+        } else if self.disk.fails() {
+            Err(Unwritten("the disk does not take it".to_owned()))
+        } else {
+            let before = self.coordinator.stored.take();
+            self.coordinator.stored = match change {
+                Change::Job { record, begun, .. } => {
+                    let begun = match begun {
+                        BegunChange::Kept => before.and_then(|stored| stored.begun),
+                        BegunChange::Forgotten => None,
+                        BegunChange::Is(begun) => Some(*begun),
+                    };
+                    Some(StoredJob { record: *record, begun })
+                }
+                Change::Forget { .. } => None,
+                Change::Succeeds(_) => before,
+            };
+            Ok(())
+        };
+        self.tell_cluster(id, Told::Written { change: change_id, result });
     }
 
     /// Nobody may be told that a checkpoint is complete whose manifest is not durable.
     fn check_command(&mut self, command: &Command) {
         match command {
             Command::Unalign { .. } => self.seen.unaligned_late += 1,
-            Command::Completed { checkpoint, .. } => {
+            Command::Completed { execution, checkpoint, .. } => {
                 self.seen.announced_late += u64::from(self.seen.uncertain.contains(checkpoint));
+                if !self.outside.is_durable(execution.attempt, *checkpoint) {
+                    self.outside
+                        .complain(format!("{execution} is told that checkpoint {checkpoint} is complete, which it is not"));
+                }
             }
             _ => {}
         }
-        if let Command::Completed { execution, checkpoint, .. } = command
-            && !self.outside.is_durable(execution.attempt, *checkpoint)
-        {
-            self.outside.complain(format!("{execution} is told that checkpoint {checkpoint} is complete, which it is not"));
-        }
     }
 
-    fn reserve(&mut self, id: ProcessId, slots: u32) -> Result<Slots, Shortage> {
-        let per_worker = self.scenario.slots;
-        let Some(process) = self.process(id) else { unreachable!("only a process asks") };
-        let mut free: Vec<u32> = process.connected.keys().flat_map(|worker| vec![*worker as u32; per_worker as usize]).collect();
-        if (free.len() as u32) < slots {
-            process.waits_for_slots = true;
-            let workers = process.connected.len() as u32;
-            return Err(Shortage { needed: slots, free: free.len() as u32, ahead: 0, workers });
-        }
-        process.waits_for_slots = false;
-        let mut workers: Vec<u32> = Vec::new();
-        let mut taken = Vec::new();
-        for _ in 0..slots {
-            let at = self.random.below(free.len() as u64) as usize;
-            let worker = free.swap_remove(at);
-            let index = workers.iter().position(|known| *known == worker).unwrap_or_else(|| {
-                workers.push(worker);
-                workers.len() - 1
-            });
-            taken.push(index as u32);
-        }
-        let address = |worker: u32| WorkerAddress { worker: name_of(worker as usize), address: String::new() };
-        Ok(Slots { workers: workers.into_iter().map(address).collect(), slots: taken })
-    }
-
-    /// An execution is recorded, if the disk takes it.
-    pub(crate) fn record(&mut self, id: ProcessId, begun: Begun) {
-        if self.coordinator.current != Some(id) {
-            return self.tell_master(id, Input::Recorded(Err("the data folder is another's".to_owned())));
-        }
-        if self.disk.fails() {
-            return self.tell_master(id, Input::Recorded(Err("the disk does not take it".to_owned())));
-        }
-        let record = &mut self.coordinator.record;
-        record.spec = begun.prepare.spec.clone();
-        let parallelism = record.spec.load().map_or(0, |job| job.parallelism);
-        (record.begun, record.fresh) = (Some(begun), false);
-        if record.rescale == Some(parallelism) {
-            record.rescale = None;
-            self.seen.wished_rescales += 1;
-        }
-        self.tell_master(id, Input::Recorded(Ok(())));
-    }
-
-    fn noticed(&mut self, id: ProcessId, notice: Notice) {
+    /// What is worth knowing of what a master says.
+    fn note(&mut self, id: ProcessId, output: &Output) {
+        let notice = match output {
+            Output::Notice(notice) => notice,
+            Output::Over(end) => return self.note_end(id, end),
+            _ => return,
+        };
         if !matches!(notice, Notice::Progress(_)) {
             self.log(|| format!("coordinator {id}: {notice:?}"));
             self.coordinator.said_last = format!("{notice:?}");
@@ -489,22 +421,65 @@ impl World {
             }
             Notice::FellBack { checkpoint, .. } => {
                 self.seen.fell_back += 1;
-                self.whole.retain(|(id, _)| *id != checkpoint);
+                self.whole.retain(|(id, _)| id != checkpoint);
             }
             Notice::SlowStorage { .. } => self.seen.slow_storage += 1,
             Notice::SlowStep { .. } => self.seen.slow_steps += 1,
+            Notice::Rescaling { .. } => self.seen.wished_rescales += 1,
             Notice::Completed { checkpoint, in_flight_bytes, .. } => {
-                self.seen.completed.push((now_us, checkpoint));
-                self.seen.completed_with_rows += u64::from(in_flight_bytes > 0);
+                self.seen.completed.push((now_us, *checkpoint));
+                self.seen.completed_with_rows += u64::from(*in_flight_bytes > 0);
             }
-            Notice::RescaleRefused { .. } if self.coordinator.current == Some(id) => self.coordinator.record.rescale = None,
-            Notice::Restarting { .. } => {
-                if self.seen.attempts > IMPATIENT_ATTEMPTS {
-                    self.give_time();
-                }
-            }
+            Notice::Restarting { .. } if self.seen.attempts > IMPATIENT_ATTEMPTS => self.give_time(),
             _ => {}
         }
+    }
+
+    fn note_end(&mut self, id: ProcessId, end: &Result<Outcome, weir_master::JobError>) {
+        self.log(|| format!("coordinator {id}: the job has ended: {end:?}"));
+        if self.coordinator.current != Some(id) {
+            return;
+        }
+        match end {
+            Ok(Outcome::Finished(_) | Outcome::AlreadyFinished { .. }) => {}
+            Ok(Outcome::Stopped(_)) => self.seen.stopped += 1,
+            Ok(Outcome::StoppedBetween { .. }) => self.seen.stopped_between += 1,
+            Ok(Outcome::Cancelled) => self.seen.cancelled += 1,
+            Ok(Outcome::Left) => self.outside.complain("a master left that nobody had asked to".to_owned()),
+            // Another coordinator has begun an attempt, or the only checkpoint cannot be read just now: who sees that tries again.
+            Err(_) if self.seen.second_coordinators > 0 || self.disk.was_damaged() => {}
+            Err(error) => self.outside.complain(format!("the job was given up: {error}")),
+        }
+    }
+
+    fn ask(&mut self, id: ProcessId, ask: Ask) {
+        self.coordinator.asked += 1;
+        let request = RequestId(self.coordinator.asked);
+        self.tell_cluster(id, Told::Asked { request, ask });
+    }
+
+    /// Somebody looks at the job, and starts it (again) where it is over before all is done, perhaps with another job file.
+    pub(crate) fn look(&mut self) {
+        self.after(LOOK_US, Event::Look);
+        let Some(id) = self.coordinator.current else { return };
+        let state = self.process(id).and_then(|process| process.state());
+        if state.is_some_and(|state| !state.is_over()) {
+            return;
+        }
+        self.coordinator.ending_since_us = None;
+        if state == Some(JobState::Finished) {
+            self.coordinator.finished = true;
+            return;
+        }
+        if state.is_some() && self.scenario.rescales && self.random.percent(60) {
+            let patient = self.coordinator.edition.patient;
+            self.coordinator.edition = self.scenario.edition(&mut self.random);
+            self.coordinator.edition.patient = patient;
+            self.seen.rescaled += 1;
+        }
+        let submission =
+            JobSubmission { spec: spec(&self.scenario, &self.coordinator.edition), fresh: false, allow_dropped_state: false };
+        self.ask(id, Ask::Name(NameAsk::Submit(Box::new(submission))));
     }
 
     /// Somebody who has seen a job fail again and again gives its checkpoints time.
@@ -514,64 +489,20 @@ impl World {
         }
     }
 
-    /// Somebody wants something of the job. It is recorded, and then told.
+    /// Somebody wants something of the job.
     pub(crate) fn wish(&mut self, fault: Fault) {
-        if self.coordinator.finished {
-            return;
-        }
         let Some(id) = self.coordinator.current else { return self.after(100_000, Event::Fault(fault)) };
-        if matches!(self.process(id).map(|process| &process.leader), Some(Leader::Nobody)) {
-            return;
-        }
         let parallelism = self.random.between(1, crate::scenario::PARALLELISM_MAX) as u32;
-        let record = &mut self.coordinator.record;
-        let wish = match fault {
-            Fault::Stop if record.end.is_none() => Wish::Stop,
-            Fault::Cancel => Wish::Cancel,
-            Fault::Rescale if record.end.is_none() => Wish::Rescale(parallelism),
+        let ask = match fault {
+            Fault::Stop => JobAsk::Stop,
+            Fault::Cancel => JobAsk::Cancel,
+            Fault::Rescale if self.scenario.rescales => JobAsk::Rescale(parallelism),
             _ => return,
         };
-        match wish {
-            Wish::Rescale(_) => record.rescale = Some(parallelism),
-            wish => (record.end, record.rescale) = (Some(wish), None),
+        let is_over = self.process(id).and_then(|process| process.state()).is_none_or(JobState::is_over);
+        if ask == JobAsk::Cancel && !is_over {
+            self.coordinator.ending_since_us.get_or_insert(self.clock.now_us());
         }
-        if wish == Wish::Cancel {
-            self.coordinator.ending_since_us = Some(self.now_us());
-        }
-        self.tell_master(id, Input::Wish(wish));
-    }
-
-    /// A process's master is done.
-    fn ended(&mut self, id: ProcessId, end: Result<Outcome, JobError>) {
-        self.log(|| format!("coordinator {id}: the job has ended: {end:?}"));
-        if let Some(process) = self.process(id) {
-            process.leader = Leader::Nobody;
-        }
-        if self.coordinator.current != Some(id) {
-            // It had believed that it leads.
-            if let Some(process) = self.coordinator.processes.remove(&id) {
-                self.outlives(process);
-            }
-            return;
-        }
-        self.coordinator.ending_since_us = None;
-        let record = &mut self.coordinator.record;
-        (record.begun, record.end, record.rescale) = (None, None, None);
-        match end {
-            Ok(Outcome::Finished(_) | Outcome::AlreadyFinished { .. }) => {
-                self.coordinator.finished = true;
-                return;
-            }
-            Ok(Outcome::Stopped(_)) => self.seen.stopped += 1,
-            Ok(Outcome::StoppedBetween { .. }) => self.seen.stopped_between += 1,
-            Ok(Outcome::Cancelled) => self.seen.cancelled += 1,
-            Ok(Outcome::Left) => self.outside.complain("a master left that nobody had asked to".to_owned()),
-            // Another coordinator has begun an attempt, or the only checkpoint cannot be read just now: who sees that tries again.
-            Err(error) if self.seen.second_coordinators > 0 || self.disk.was_damaged() => {
-                self.log(|| format!("the job is started again after {error}"));
-            }
-            Err(error) => self.outside.complain(format!("the job was given up: {error}")),
-        }
-        self.after(SUBMIT_US, Event::Submit);
+        self.ask(id, Ask::Job { name: JOB.to_owned(), ask });
     }
 }

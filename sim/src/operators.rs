@@ -217,11 +217,11 @@ impl OperatorInstance for Native {
     }
 
     fn advance(&mut self, watermark: Timestamp, _: &mut Vec<EmittedRows>) -> Result<(), CallError> {
-        // One whose input had ended gets rows again where its senders have changed. It keeps nothing, so it goes on from the start.
-        if watermark == WATERMARK_START && matches!(self.of.kind, Kind::Map(_)) {
-            return Ok(());
-        }
-        if watermark <= self.state.watermark {
+        // One whose input had ended goes on where rows come again all the same: event time is where its input had ended.
+        let goes_on = self.state.watermark == WATERMARK_END && (self.of.may_repeat || matches!(self.of.kind, Kind::Map(_)));
+        if goes_on {
+            self.state.finished = false;
+        } else if watermark <= self.state.watermark {
             self.complain(&format!("time went from there to {watermark}"));
         }
         self.state.watermark = watermark;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use weir_model::Digest;
+use weir_model::limits::HEARTBEAT_INTERVAL_MS;
+use weir_model::{Digest, Epoch};
 use weir_protocol::{Command, Report};
 use weir_sandbox::{Sandbox, SandboxOptions};
 use weir_storage::{JobStorage, StorageError};
@@ -19,8 +20,8 @@ use crate::oracle::is_exactly_once;
 use crate::scenario::UIDS;
 use crate::world::{Event, Session, World};
 
-/// How often a worker looks at its own bounds, in microseconds.
-const TICK_US: u64 = 250_000;
+/// How often a worker looks at its own bounds, and says that it is alive, in microseconds.
+const TICK_US: u64 = 1_000 * HEARTBEAT_INTERVAL_MS;
 
 /// No operator is a component here, so nothing is ever compiled; one engine does for all runs.
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| match Sandbox::new(SandboxOptions::default()) {
@@ -39,12 +40,14 @@ pub(crate) struct Worker {
     pub(crate) connecting: bool,
     /// It stands still in whatever it does with storage or files until then.
     pub(crate) stuck_until_us: u64,
+    /// The coordinator that leads what it runs: the life of it that it joined last.
+    pub(crate) led_by: Option<Epoch>,
     process: Option<weir_worker::Worker>,
 }
 
 impl Worker {
     pub(crate) fn new() -> Worker {
-        Worker { alive: false, incarnation: 0, session: None, connecting: false, stuck_until_us: 0, process: None }
+        Worker { alive: false, incarnation: 0, session: None, connecting: false, stuck_until_us: 0, led_by: None, process: None }
     }
 }
 
@@ -131,8 +134,9 @@ impl World {
         if !self.is_alive(process) {
             return;
         }
-        if let Some(of) = &self.workers[process.worker].process {
+        if let Some(of) = self.workers[process.worker].process.clone() {
             of.tick();
+            self.say(process.worker, Report::Heartbeat { progress: of.progress() });
         }
         self.after(TICK_US, Event::WorkerTick(process));
     }
@@ -158,7 +162,7 @@ impl World {
         // From here on reports are this connection's; what was reported before shows in what runs.
         of.session = Some(session);
         let running = of.process.as_ref().map_or_else(Vec::new, weir_worker::Worker::running);
-        self.joins(worker, session, &running);
+        self.joins(worker, session, running);
     }
 
     /// The worker's process ends, with all that it had not made durable.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use weir_master::{Begun, Input as Told};
+use weir_cluster::{Change, ChangeId};
+use weir_master::Input as Told;
 use weir_model::{Barrier, CheckpointId};
 use weir_protocol::{Command, JobSpec, Report};
 use weir_storage::JobStorage;
@@ -54,12 +55,11 @@ pub(crate) enum Event {
     Connect(usize),
     WorkerStarts(usize),
     CoordinatorStarts,
-    TakeoverEnds(ProcessId),
-    Silence(ProcessId, usize),
-    Submit,
+    ClusterTick(ProcessId),
+    Look,
     ToMaster(ProcessId, Box<Told>),
     Tick(ProcessId, u64),
-    Record(ProcessId, Box<Begun>),
+    Metadata(ProcessId, ChangeId, Box<Change>),
     Storage(ProcessId, Box<Request>),
     NextRequest(ProcessId),
     Straggler(Box<Straggler>),
@@ -88,12 +88,11 @@ impl Event {
             Event::Connect(worker) => [12, *worker as u64, 0],
             Event::WorkerStarts(worker) => [13, *worker as u64, 0],
             Event::CoordinatorStarts => [14, 0, 0],
-            Event::TakeoverEnds(id) => [15, *id, 0],
-            Event::Silence(id, worker) => [16, *id, *worker as u64],
-            Event::Submit => [17, 0, 0],
+            Event::ClusterTick(id) => [15, *id, 0],
+            Event::Look => [16, 0, 0],
             Event::ToMaster(id, _) => [18, *id, 0],
             Event::Tick(id, _) => [19, *id, 0],
-            Event::Record(id, _) => [20, *id, 0],
+            Event::Metadata(id, change, _) => [20, *id, change.0],
             Event::Storage(id, _) => [21, *id, 0],
             Event::NextRequest(id) => [22, *id, 0],
             Event::Straggler(_) => [23, 0, 0],
@@ -238,7 +237,7 @@ impl World {
             actor_numbers: Arc::default(),
             asked: Arc::default(),
             wires: BTreeMap::new(),
-            coordinator: Coordinator::new(spec(&scenario, &edition), edition),
+            coordinator: Coordinator::new(edition),
             woken: Arc::new(Mutex::new(Vec::new())),
             whole: Vec::new(),
             hangs_until_us: 0,
@@ -270,6 +269,7 @@ impl World {
             self.at(worker as u64, Event::WorkerStarts(worker));
         }
         self.at(5_000, Event::CoordinatorStarts);
+        self.at(15_000, Event::Look);
         for (at_us, fault) in self.scenario.faults.clone() {
             self.at(at_us, Event::Fault(fault));
         }
@@ -317,19 +317,18 @@ impl World {
             }
             Event::ToCoordinator(worker, session, report) => {
                 if self.knows_session(worker, session) {
-                    self.reported(worker, *report);
+                    self.reported(session, *report);
                 }
             }
             Event::SessionOver(worker, session) => self.session_over(worker, session),
             Event::Connect(worker) => self.connect(worker),
             Event::WorkerStarts(worker) => self.start_worker(worker),
             Event::CoordinatorStarts => self.start_coordinator(),
-            Event::TakeoverEnds(id) => self.takeover_ends(id),
-            Event::Silence(id, worker) => self.worker_lost(id, worker),
-            Event::Submit => self.submit(),
+            Event::ClusterTick(id) => self.tick_cluster(id),
+            Event::Look => self.look(),
             Event::ToMaster(id, input) => self.tell_master(id, *input),
             Event::Tick(id, at_us) => self.tick(id, at_us),
-            Event::Record(id, begun) => self.record(id, *begun),
+            Event::Metadata(id, change_id, change) => self.write(id, change_id, *change),
             Event::Storage(id, request) => self.store(id, *request),
             Event::NextRequest(id) => self.next_request(id),
             Event::Straggler(straggler) => self.straggle(&straggler),

@@ -13,7 +13,7 @@ use weir_protocol::{Execution, Running, WorkerId};
 
 /// What is decided.
 #[derive(Debug)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It goes on.
     Adopt(Box<Adopted>),
     /// It does not, and this is why.
@@ -22,7 +22,7 @@ pub enum Verdict {
 
 /// The wait for the workers of one execution.
 #[derive(Debug)]
-pub struct Takeover {
+pub(crate) struct Takeover {
     begun: Begun,
     expected: BTreeMap<Arc<str>, Vec<TaskId>>,
     back: BTreeMap<Arc<str>, Running>,
@@ -31,7 +31,7 @@ pub struct Takeover {
 
 impl Takeover {
     /// Waits until `deadline_ms` of the steady clock.
-    pub fn new(begun: Begun, deadline_ms: u64) -> Takeover {
+    pub(crate) fn new(begun: Begun, deadline_ms: u64) -> Takeover {
         let placement = &begun.prepare.placement;
         let tasks = |worker: &str| (Arc::from(worker), placement.tasks_of(worker));
         let expected = placement.workers.iter().map(|address| tasks(&address.worker)).filter(|(_, tasks)| !tasks.is_empty());
@@ -40,12 +40,12 @@ impl Takeover {
     }
 
     /// The execution.
-    pub fn execution(&self) -> &Execution {
+    pub(crate) fn execution(&self) -> &Execution {
         &self.begun.prepare.execution
     }
 
     /// The worker of each slot; empty where the job file cannot be read any more.
-    pub fn slots(&self) -> Vec<WorkerId> {
+    pub(crate) fn slots(&self) -> Vec<WorkerId> {
         let Ok(job) = self.begun.prepare.spec.load() else { return Vec::new() };
         let job = job.with_edges_apart(&self.begun.prepare.edges_apart);
         let topology = Topology::new(&job);
@@ -58,24 +58,24 @@ impl Takeover {
     }
 
     /// Workers that are not back.
-    pub fn missing(&self) -> Vec<&str> {
+    pub(crate) fn missing(&self) -> Vec<&str> {
         self.expected.keys().filter(|worker| !self.back.contains_key(*worker)).map(|worker| &**worker).collect()
     }
 
     /// Workers that are back.
-    pub fn back(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(crate) fn back(&self) -> impl Iterator<Item = &Arc<str>> {
         self.back.keys()
     }
 
     /// Whether a worker that registers may go on with its part.
-    pub fn keeps(&self, worker: &str, running: &Running) -> bool {
+    pub(crate) fn keeps(&self, worker: &str, running: &Running) -> bool {
         running.execution == *self.execution() && self.expected.contains_key(worker)
     }
 
     /// A worker has registered and runs this, as of now. Nothing that happens there afterwards is missed: a worker takes down what
     /// it reports before it says it, and keeps what it says for the connection before it is asked what it runs, so that all is in
     /// one of the two or in both; and what it says while the others are waited for is kept for the master (`Job::tell`).
-    pub fn registered(&mut self, worker: &Arc<str>, running: &[Running]) -> Option<Verdict> {
+    pub(crate) fn registered(&mut self, worker: &Arc<str>, running: &[Running]) -> Option<Verdict> {
         let tasks = self.expected.get(worker)?;
         let anew = |reason: String| Some(Verdict::Anew(format!("worker {worker} {reason}")));
         let Some(mine) = running.iter().find(|running| running.execution == self.begun.prepare.execution) else {
@@ -99,12 +99,12 @@ impl Takeover {
     }
 
     /// A worker is lost. It may come back in time.
-    pub fn lost(&mut self, worker: &str) {
+    pub(crate) fn lost(&mut self, worker: &str) {
         self.back.remove(worker);
     }
 
     /// Time has passed.
-    pub fn tick(&self, steady_ms: u64) -> Option<Verdict> {
+    pub(crate) fn tick(&self, steady_ms: u64) -> Option<Verdict> {
         let is_late = steady_ms >= self.deadline_ms;
         is_late.then(|| Verdict::Anew(format!("these workers are not back: {}", self.missing().join(", "))))
     }
