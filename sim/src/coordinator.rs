@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weir_cluster::{
     Ask, BegunChange, Change, ChangeId, Hello, Input as Told, JobAsk, Machine, NameAsk, Now as ClusterNow, Output as Says,
-    RequestId, Settings, StoredJob, Unwritten,
+    RequestId, Settings, StoredJob, WriteFailure,
 };
 use weir_master::{Input, Limits, Master, Notice, Now, Outcome, Output};
 use weir_model::Epoch;
+use weir_protocol::access::Person;
 use weir_protocol::api::{JobState, JobSubmission};
 use weir_protocol::{Command, Register, Report, Running};
 use weir_storage::JobStorage;
@@ -361,9 +362,9 @@ impl World {
             return;
         }
         let result = if self.coordinator.current != Some(id) {
-            Err(Unwritten("the data folder is another's".to_owned()))
+            Err(WriteFailure("the data folder is another's".to_owned()))
         } else if self.disk.fails() {
-            Err(Unwritten("the disk does not take it".to_owned()))
+            Err(WriteFailure("the disk does not take it".to_owned()))
         } else {
             let before = self.coordinator.stored.take();
             self.coordinator.stored = match change {
@@ -455,7 +456,7 @@ impl World {
     fn ask(&mut self, id: ProcessId, ask: Ask) {
         self.coordinator.asked += 1;
         let request = RequestId(self.coordinator.asked);
-        self.tell_cluster(id, Told::Asked { request, ask });
+        self.tell_cluster(id, Told::Asked { request, by: Person::User("somebody".to_owned()), ask });
     }
 
     /// Somebody looks at the job, and starts it (again) where it is over before all is done, perhaps with another job file.

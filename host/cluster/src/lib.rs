@@ -62,7 +62,6 @@ pub use machine::Machine;
 pub use record::{BegunChange, Change, Counts, Desired, JobRecord, Metadata, StoredJob, WriteFailure};
 pub use registry::{LinkId, Now};
 pub use state::Settings;
-
 pub use views::component;
 pub use words::{Ask, ChangeId, Hello, Input, JobAsk, LogLine, NameAsk, Output, Receipt, RequestId};
 
