@@ -123,6 +123,7 @@ impl Campaign<'_> {
 
 /// What was said without its numbers and names, which are different each time.
 fn shape(said: &str) -> String {
-    let words = said.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).take(24);
+    let words = said.split(|c: char| !c.is_ascii_alphanumeric());
+    let words = words.filter(|word| !word.is_empty() && !word.bytes().any(|byte| byte.is_ascii_digit())).take(24);
     words.map(|word| &word[..word.len().min(12)]).collect::<Vec<_>>().join(" ")
 }

@@ -35,6 +35,20 @@ pub(crate) struct Entry {
     pub(crate) state: JobState,
 }
 
+/// Greatest number that an entry may hold, of entries, attempts and checkpoints: a job reaches none of it, and whoever goes on from
+/// one must be able to count on.
+const NUMBER_MAX: u64 = 1 << 48;
+
+impl Entry {
+    /// Whether its numbers can be true. Who writes to the storage may have made them up.
+    pub(crate) fn can_be(&self) -> bool {
+        let JobState { attempt, checkpoints, checkpoint_max, fences, .. } = &self.state;
+        let of_checkpoints = checkpoints.iter().flat_map(|checkpoint| [checkpoint.id.0, checkpoint.attempt.0]);
+        let all = [self.number, attempt.0, checkpoint_max.0].into_iter().chain(of_checkpoints).chain(fences.iter().copied());
+        all.max() <= Some(NUMBER_MAX)
+    }
+}
+
 /// What an entry decides.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]

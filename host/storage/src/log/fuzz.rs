@@ -3,7 +3,7 @@
 use weir_model::{Attempt, CheckpointId, Epoch};
 
 use super::entry::{Decision, Entry, LOG_FORMAT, Owner, StoredCheckpoint, Writer};
-use super::pen::dispensable;
+use super::pen::{TAIL, dispensable};
 use super::state::JobState;
 use crate::fuzz::read;
 use crate::manifest::ManifestKind;
@@ -14,15 +14,17 @@ use crate::manifest::ManifestKind;
 /// # Panics
 /// If it is not.
 pub fn entry(bytes: &[u8]) -> String {
-    let Entry { number, by, decision, state, .. } = match read::<Entry>(bytes, Some(LOG_FORMAT..=LOG_FORMAT)) {
-        Ok(entry) => entry,
+    let entry = match read::<Entry>(bytes, Some(LOG_FORMAT..=LOG_FORMAT)) {
+        Ok(entry) if entry.can_be() => entry,
+        Ok(_) => return "numbers that cannot be".to_owned(),
         Err(reason) => return reason,
     };
+    let Entry { number, by, decision, state, .. } = entry;
     let other = Writer { nonce: by.nonce ^ 1, ..by };
     let refused = [by, other].map(|by| state.refusal(&by, &decision).is_some());
-    let after = state.after(number.saturating_add(1), by, &decision);
+    let after = state.after(number + 1, by, &decision);
     let (lost, beyond) = (state.lost_in(&after).len(), after.beyond(1).len());
-    let kept = dispensable(number, number.saturating_sub(2), &after, 1..=9).len();
+    let kept = dispensable(number, TAIL, &after, 1..=9).len();
     let words =
         [("by it", refused[0]), ("by another", refused[1]), ("lost", lost > 0), ("beyond", beyond > 0), ("kept", kept > 0)];
     let words: Vec<&str> = words.iter().filter(|(_, holds)| *holds).map(|(word, _)| *word).collect();

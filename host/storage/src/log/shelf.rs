@@ -76,6 +76,9 @@ impl Inner {
         if entry.number != number {
             return Err(StorageError::Damaged { path: place, reason: format!("it holds entry {}", entry.number) });
         }
+        if !entry.can_be() {
+            return Err(StorageError::Damaged { path: place, reason: "it has numbers that no job reaches".to_owned() });
+        }
         Ok(Some(entry))
     }
 
