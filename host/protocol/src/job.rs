@@ -103,6 +103,7 @@ mod tests {
             job_dir: String::new(),
             dead_letters: String::new(),
             components: BTreeMap::new(),
+            allow_repeated_output: false,
         };
         for (text, covered) in [
             ("cannot open /d/hunter2ü/8: ühunter", "cannot open /d/${PASSWORD}/8: ü${PART}"),
