@@ -679,6 +679,9 @@ impl Master {
             Phase::New => unreachable!("the first input sets it going"),
             _ => {}
         }
+        // A restart may be due at once; whatever else is due was done, or nothing would ever come of it.
+        let is_due = self.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= self.now.steady_ms);
+        assert!(!is_due || self.kind == Kind::Backoff, "what is due in phase {:?} changes nothing", self.kind);
         assert!(
             !(self.prospects.wishes.cancel && matches!(self.phase, Phase::Run(_) | Phase::Deploy(_))),
             "a cancel is not done"
