@@ -96,6 +96,8 @@ pub(crate) fn page(cluster: &dyn ClusterApi) -> String {
         page.gauge("weir_worker_clock_skew_seconds", "Its clock minus the coordinator's", &labels, skew);
         let until = seconds(worker.certificate_until_ms);
         page.gauge("weir_worker_certificate_expiry_time_seconds", "Until when its certificate counts", &labels, until);
+        let stuck = worker.stuck_executions.into();
+        page.gauge("weir_worker_stuck_executions", "Executions that were told to end and have not", &labels, stuck);
         let refused = worker.reports_refused as f64;
         page.gauge("weir_worker_reports_refused", "What it said of tasks that are not its own", &labels, refused);
     }

@@ -182,6 +182,7 @@ pub fn reports() -> Vec<Vec<u8>> {
         Report::Register(register),
         Report::Heartbeat { progress: vec![(execution.clone(), progress.clone())] },
         Report::Certificate { until_ms: 1 },
+        Report::Stuck { executions: 1 },
         Report::Need { digest: Digest([7; 32]) },
         Report::Looked { execution: execution.clone(), sources: vec![looked] },
         Report::Opened { execution: execution.clone(), templates: vec![("op".to_owned(), segment())] },

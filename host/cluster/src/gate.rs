@@ -135,7 +135,11 @@ impl Part {
             return foreign("speaks of an execution that it has no part in");
         }
         match report {
-            Report::Register(_) | Report::Heartbeat { .. } | Report::Certificate { .. } | Report::Need { .. } => Ok(()),
+            Report::Register(_)
+            | Report::Heartbeat { .. }
+            | Report::Certificate { .. }
+            | Report::Stuck { .. }
+            | Report::Need { .. } => Ok(()),
             Report::Prepared { .. } | Report::Restored { .. } | Report::Built { .. } => Ok(()),
             Report::Looked { sources, .. } => {
                 let is_source = |uid: &str| {

@@ -107,6 +107,8 @@ pub(crate) struct Member {
     pub(crate) skew_ms: i64,
     /// Until when its certificate counts, as it has said; 0 before.
     pub(crate) certificate_until_ms: u64,
+    /// Executions there that do not end, as it has said.
+    pub(crate) stuck: u32,
     /// When its process seems to have ended, in steady time.
     suspected_ms: Option<u64>,
 }
@@ -147,7 +149,16 @@ impl Registry {
         self.links.insert(link, worker.clone());
         self.members.insert(
             worker.clone(),
-            Member { candidate, link: Some(link), heard: now, since: now, skew_ms, certificate_until_ms: 0, suspected_ms: None },
+            Member {
+                candidate,
+                link: Some(link),
+                heard: now,
+                since: now,
+                skew_ms,
+                certificate_until_ms: 0,
+                stuck: 0,
+                suspected_ms: None,
+            },
         );
         changes.push(MemberChange::Joined { worker, link });
         changes
@@ -203,6 +214,13 @@ impl Registry {
     pub(crate) fn certificate(&mut self, worker: &str, until_ms: u64) {
         if let Some(member) = self.members.get_mut(worker) {
             member.certificate_until_ms = until_ms;
+        }
+    }
+
+    /// A worker says how many executions do not end there.
+    pub(crate) fn stuck(&mut self, worker: &str, executions: u32) {
+        if let Some(member) = self.members.get_mut(worker) {
+            member.stuck = executions;
         }
     }
 

@@ -43,6 +43,7 @@ pub(crate) fn worker(name: &str, member: &Member, schedule: &Schedule, reports_r
         heard_at_ms: member.heard.wall_ms,
         clock_skew_ms: member.skew_ms,
         certificate_until_ms: member.certificate_until_ms,
+        stuck_executions: member.stuck,
         reports_refused,
     }
 }

@@ -59,6 +59,10 @@ impl State {
             self.registry.certificate(&worker, until_ms);
             return;
         }
+        if let Report::Stuck { executions } = report {
+            self.registry.stuck(&worker, executions);
+            return;
+        }
         let execution = report.execution().cloned();
         if let Err(objection) = self.gate.check(&worker, &mut report) {
             if let Some(execution) = execution {

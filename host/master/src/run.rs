@@ -169,6 +169,7 @@ impl Run {
             Report::Ended { .. } => return Some(Ended::Failed(format!("worker {worker} has ended its part of the job"))),
             Report::Register(_)
             | Report::Certificate { .. }
+            | Report::Stuck { .. }
             | Report::Need { .. }
             | Report::Prepared { .. }
             | Report::Looked { .. }

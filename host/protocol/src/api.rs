@@ -241,6 +241,10 @@ pub struct WorkerStatus {
     /// Until when its certificate counts; 0 where it has not said so yet.
     #[serde(default)]
     pub certificate_until_ms: u64,
+    /// Executions that were told to end and have not: they wait for files or a store that do not answer. It takes no more of a job beside
+    /// four.
+    #[serde(default)]
+    pub stuck_executions: u32,
     /// What it said of tasks or jobs that are not its own, and was not heard with. Anything but zero means that it has gone bad.
     #[serde(default)]
     pub reports_refused: u64,

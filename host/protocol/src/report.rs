@@ -159,6 +159,11 @@ pub enum Report {
         /// In milliseconds since the Unix epoch.
         until_ms: u64,
     },
+    /// Executions that were told to end and have not, although nobody waits for them any more. Said when their number has changed.
+    Stuck {
+        /// How many.
+        executions: u32,
+    },
     /// It needs a component.
     Need {
         /// Which.
@@ -260,7 +265,11 @@ impl Report {
     /// The execution it belongs to.
     pub fn execution(&self) -> Option<&Execution> {
         match self {
-            Report::Register(_) | Report::Heartbeat { .. } | Report::Certificate { .. } | Report::Need { .. } => None,
+            Report::Register(_)
+            | Report::Heartbeat { .. }
+            | Report::Certificate { .. }
+            | Report::Stuck { .. }
+            | Report::Need { .. } => None,
             Report::Prepared { execution }
             | Report::Looked { execution, .. }
             | Report::Opened { execution, .. }

@@ -161,6 +161,7 @@ pub(super) fn worker() -> WorkerStatus {
         heard_at_ms: 2,
         clock_skew_ms: -3,
         certificate_until_ms: 1,
+        stuck_executions: 0,
         reports_refused: 0,
     }
 }

@@ -135,6 +135,7 @@ impl ClusterApi for Fake {
             heard_at_ms: 1,
             clock_skew_ms: 0,
             certificate_until_ms: 0,
+            stuck_executions: 0,
             reports_refused: 0,
         }]
     }

@@ -18,6 +18,9 @@ pub(super) trait Hosted: Send + Sync {
     /// Cancels everything else.
     fn keep_only(&self, keep: &[Execution]);
 
+    /// How many executions do not end.
+    fn stuck(&self) -> usize;
+
     /// Ends everything, and remembers why for the next registration. Gives how much that was.
     fn end_all(&self, reason: &str) -> usize;
 }
@@ -37,6 +40,10 @@ impl Hosted for Worker {
 
     fn keep_only(&self, keep: &[Execution]) {
         Worker::keep_only(self, keep);
+    }
+
+    fn stuck(&self) -> usize {
+        Worker::stuck(self).len()
     }
 
     fn end_all(&self, reason: &str) -> usize {

@@ -106,6 +106,7 @@ async fn speak(sender: &ControlSender, mut reports: Receiver<Report>, connector:
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut beats = Beats::default();
     let mut certificate = None;
+    let mut known_stuck = 0;
     loop {
         let mut messages = tokio::select! {
             report = reports.recv() => match report {
@@ -114,8 +115,15 @@ async fn speak(sender: &ControlSender, mut reports: Receiver<Report>, connector:
             },
             _ = beat.tick() => {
                 let worker = connector.worker.clone();
-                match spawn_blocking(move || worker.progress()).await {
-                    Ok(progress) => beats.next(progress),
+                match spawn_blocking(move || (worker.progress(), worker.stuck())).await {
+                    Ok((progress, stuck)) => {
+                        let mut messages = beats.next(progress);
+                        if std::mem::replace(&mut known_stuck, stuck) != stuck {
+                            let executions = u32::try_from(stuck).unwrap_or(u32::MAX);
+                            messages.push(encode(&Report::Stuck { executions }, &[]));
+                        }
+                        messages
+                    }
                     Err(error) => return error.to_string(),
                 }
             }

@@ -58,6 +58,10 @@ impl Hosted for Noting {
         self.kept.lock().push(keep.to_vec());
     }
 
+    fn stuck(&self) -> usize {
+        0
+    }
+
     fn end_all(&self, _: &str) -> usize {
         0
     }
