@@ -5,7 +5,7 @@ use weir_model::limits::PARALLELISM_MAX;
 use weir_protocol::api::{EventLevel, JobState, Refusal};
 
 use crate::chronicle::Entry;
-use crate::record::{Desired, JobRecord};
+use crate::record::{Intent, JobRecord};
 use crate::state::State;
 use crate::words::{JobAsk, Receipt};
 use crate::{kinds, refusals, views};
@@ -41,14 +41,14 @@ impl State {
         let record = &self.find("stop", name)?.book.record;
         match record.desired {
             _ if record.state.is_over() => return Err(refusals::over("stop", name, record.state)),
-            Desired::Cancel => return Err(refusals::ending("stop", name, "end without a last checkpoint")),
-            Desired::Stop => return Ok(None),
-            Desired::Run => {}
+            Intent::Cancel => return Err(refusals::ending("stop", name, "end without a last checkpoint")),
+            Intent::Stop => return Ok(None),
+            Intent::Run => {}
         }
         let message = "it was asked to stop with a last checkpoint".to_owned();
         let event = Some((EventLevel::Info, kinds::STOP_REQUESTED, message));
         let entry = Entry { state: Some((JobState::Stopping, None)), event, by: None };
-        let record = JobRecord { desired: Desired::Stop, ..record.clone() };
+        let record = JobRecord { desired: Intent::Stop, ..record.clone() };
         Ok(Some(Decision { action: format!("stop job {name}"), record, entry, wish: Wish::Stop }))
     }
 
@@ -57,12 +57,12 @@ impl State {
         if record.state.is_over() {
             return Err(refusals::over("cancel", name, record.state));
         }
-        if record.desired == Desired::Cancel {
+        if record.desired == Intent::Cancel {
             return Ok(None);
         }
         let message = "it was asked to end without a last checkpoint".to_owned();
         let entry = Entry::event(EventLevel::Info, kinds::CANCEL_REQUESTED, message);
-        let record = JobRecord { desired: Desired::Cancel, ..record.clone() };
+        let record = JobRecord { desired: Intent::Cancel, ..record.clone() };
         Ok(Some(Decision { action: format!("cancel job {name}"), record, entry, wish: Wish::Cancel }))
     }
 
@@ -71,7 +71,7 @@ impl State {
         let record = &self.find(action, name)?.book.record;
         match record.desired {
             _ if record.state.is_over() => return Err(refusals::over(action, name, record.state)),
-            Desired::Run => {}
+            Intent::Run => {}
             _ => return Err(refusals::ending(action, name, "end")),
         }
         if parallelism == 0 || parallelism > PARALLELISM_MAX {

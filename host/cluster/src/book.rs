@@ -3,9 +3,9 @@
 use weir_master::{Notice, Progress, Shortage};
 use weir_protocol::api::{CheckpointStatus, JobEvent};
 
-use crate::chronicle::Entry;
+use crate::chronicle::{self, Entry};
+use crate::counts;
 use crate::record::{Counts, JobRecord};
-use crate::{chronicle, views};
 
 /// A job's page.
 pub(crate) struct Book {
@@ -37,7 +37,7 @@ impl Book {
 
     /// Its master says how far it is.
     pub(crate) fn hear(&mut self, progress: &Progress) {
-        let mut counts = views::counts(progress);
+        let mut counts = counts::counts(progress);
         counts.vertices.iter_mut().for_each(|vertex| vertex.oddities.edit_examples(|text| self.record.spec.covered(text)));
         (self.counts, self.rows_per_second) = (Some(counts), progress.rows_per_second);
     }

@@ -6,7 +6,7 @@ use weir_protocol::api::EventLevel;
 
 use crate::book::happen;
 use crate::chronicle::Entry;
-use crate::job::{CHANGES_WAITING_MAX, Edit, Item, Note, Then, Writing};
+use crate::job::{CHANGES_WAITING_MAX, Edit, Item, JobWrite, Note, Then};
 use crate::record::{BegunChange, Change, WriteFailure};
 use crate::state::State;
 use crate::words::{ChangeId, JobAsk, Output, RequestId};
@@ -100,7 +100,7 @@ impl State {
             let change = Change::Job { name: name.to_owned(), record: Box::new(record.clone()), begun, event };
             out.push(Output::Write { id, change: Box::new(change) });
             if let Some(job) = self.jobs.get_mut(name) {
-                job.writing = Some(Writing { id, record: Box::new(record), then });
+                job.writing = Some(JobWrite { id, record: Box::new(record), then });
             }
         }
     }
@@ -115,7 +115,7 @@ impl State {
 
     fn follow(&mut self, name: &str, result: Result<(), WriteFailure>, out: &mut Vec<Output>) {
         let Some(job) = self.jobs.get_mut(name) else { return };
-        let Some(Writing { record, then, .. }) = job.writing.take() else { return };
+        let Some(JobWrite { record, then, .. }) = job.writing.take() else { return };
         if result.is_ok() {
             job.book.record = *record;
             out.push(Output::News);

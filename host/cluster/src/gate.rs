@@ -44,7 +44,7 @@ pub(crate) enum Objection {
     Foreign(String),
 }
 
-type Checked = Result<(), Objection>;
+type Check = Result<(), Objection>;
 
 fn foreign<T>(what: impl Into<String>) -> Result<T, Objection> {
     Err(Objection::Foreign(what.into()))
@@ -108,7 +108,7 @@ impl Part {
         self.workers.iter().any(|other| **other == *worker)
     }
 
-    fn own(&self, worker: &str, task: TaskId) -> Checked {
+    fn own(&self, worker: &str, task: TaskId) -> Check {
         match self.workers.get(task.0 as usize) {
             Some(of) if **of == *worker => Ok(()),
             Some(_) => foreign(format!("speaks for {}, which runs elsewhere", self.topology.name(task))),
@@ -116,7 +116,7 @@ impl Part {
         }
     }
 
-    fn known(&self, checkpoint: CheckpointId) -> Checked {
+    fn known(&self, checkpoint: CheckpointId) -> Check {
         if checkpoint.0 <= self.told {
             Ok(())
         } else {
@@ -130,7 +130,7 @@ impl Part {
         (&self.topology.chains()[chain].vertices, subtask)
     }
 
-    fn check(&mut self, worker: &str, report: &mut Report) -> Checked {
+    fn check(&mut self, worker: &str, report: &mut Report) -> Check {
         if !self.is_placed(worker) {
             return foreign("speaks of an execution that it has no part in");
         }
@@ -189,7 +189,7 @@ impl Part {
         failure.uid = failure.uid.take().filter(|uid| self.job.vertex(uid).is_some());
     }
 
-    fn acknowledgement(&mut self, worker: &str, said: &Acknowledgement) -> Checked {
+    fn acknowledgement(&mut self, worker: &str, said: &Acknowledgement) -> Check {
         let (task, checkpoint) = (said.task, said.checkpoint);
         self.own(worker, task)?;
         self.known(checkpoint)?;
@@ -300,7 +300,7 @@ impl Part {
     }
 
     /// What a worker says that it runs of this, when it comes back.
-    fn running(&mut self, worker: &str, running: &mut Running) -> Checked {
+    fn running(&mut self, worker: &str, running: &mut Running) -> Check {
         let tasks = running.tasks.iter().chain(&running.finished).chain(running.committed.iter().map(|(task, _)| task));
         tasks.copied().try_for_each(|task| self.own(worker, task))?;
         let most = self.first_checkpoint.saturating_add(CHECKPOINTS_MAX);
@@ -360,13 +360,13 @@ impl Gate {
     }
 
     /// Checks a report, and cuts what is only too long.
-    pub(crate) fn check(&mut self, worker: &str, report: &mut Report) -> Checked {
+    pub(crate) fn check(&mut self, worker: &str, report: &mut Report) -> Check {
         let Some(execution) = report.execution().cloned() else { return Ok(()) };
         self.part(&execution)?.check(worker, report)
     }
 
     /// Leaves of a worker's counts what is its own.
-    pub(crate) fn check_progress(&mut self, worker: &str, execution: &Execution, progress: &mut WorkerProgress) -> Checked {
+    pub(crate) fn check_progress(&mut self, worker: &str, execution: &Execution, progress: &mut WorkerProgress) -> Check {
         let part = self.part(execution)?;
         if !part.is_placed(worker) {
             return foreign("counts for an execution that it has no part in");

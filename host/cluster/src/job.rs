@@ -11,7 +11,7 @@ use weir_protocol::api::CheckpointStatus;
 
 use crate::book::Book;
 use crate::chronicle::Entry;
-use crate::record::{Counts, Desired, JobRecord};
+use crate::record::{Counts, Intent, JobRecord};
 use crate::words::{ChangeId, JobAsk, RequestId};
 
 /// What a job's master is told of what was said before it had started, and changes that wait for the disk, at most. Reports beyond that
@@ -30,7 +30,7 @@ pub(crate) struct Job {
     pub(crate) way: Way,
     /// What is to be written after `writing`, in this order.
     pub(crate) waiting: VecDeque<Item>,
-    pub(crate) writing: Option<Writing>,
+    pub(crate) writing: Option<JobWrite>,
     heartbeats: u32,
 }
 
@@ -95,7 +95,7 @@ impl Edit {
 }
 
 /// A change that the disk is taking.
-pub(crate) struct Writing {
+pub(crate) struct JobWrite {
     pub(crate) id: ChangeId,
     /// The record as it is afterwards.
     pub(crate) record: Box<JobRecord>,
@@ -135,9 +135,9 @@ impl Job {
     pub(crate) fn open_wishes(&self) -> Vec<Wish> {
         let record = &self.book.record;
         match record.desired {
-            Desired::Run => record.rescale.map(Wish::Rescale).into_iter().collect(),
-            Desired::Stop => vec![Wish::Stop],
-            Desired::Cancel => vec![Wish::Cancel],
+            Intent::Run => record.rescale.map(Wish::Rescale).into_iter().collect(),
+            Intent::Stop => vec![Wish::Stop],
+            Intent::Cancel => vec![Wish::Cancel],
         }
     }
 }

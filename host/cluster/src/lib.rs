@@ -36,6 +36,7 @@ mod asks;
 mod book;
 mod changes;
 mod chronicle;
+mod counts;
 mod elsewhere;
 mod expiry;
 #[doc(hidden)]
@@ -59,7 +60,7 @@ mod words;
 mod workers;
 
 pub use machine::Machine;
-pub use record::{BegunChange, Change, Counts, Desired, JobRecord, Metadata, StoredJob, WriteFailure};
+pub use record::{BegunChange, Change, Counts, Intent, JobRecord, Metadata, StoredJob, WriteFailure};
 pub use registry::{LinkId, Now};
 pub use state::Settings;
 pub use views::component;

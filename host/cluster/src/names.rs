@@ -8,8 +8,8 @@ use weir_protocol::api::{EventLevel, JobState, JobSubmission, Refusal};
 use crate::book::happen;
 use crate::chronicle::{self, Entry};
 use crate::job::Job;
-use crate::queue::{Then, WAITING_MAX, Writing};
-use crate::record::{BegunChange, Change, Desired, JobRecord, WriteFailure};
+use crate::queue::{NameWrite, Then, WAITING_MAX};
+use crate::record::{BegunChange, Change, Intent, JobRecord, WriteFailure};
 use crate::state::State;
 use crate::words::{ChangeId, NameAsk, Output, Receipt, RequestId};
 use crate::{JOBS_MAX, Now, kinds, refusals};
@@ -53,7 +53,7 @@ impl State {
                 Ok((change, action, then)) => {
                     let id = self.next_change();
                     out.push(Output::Write { id, change: Box::new(change) });
-                    self.names.writing = Some(Writing { id, request, action, then });
+                    self.names.writing = Some(NameWrite { id, request, action, then });
                 }
             }
         }
@@ -83,7 +83,7 @@ impl State {
             spec: submission.spec.clone(),
             fresh: submission.fresh,
             allow_dropped_state: submission.allow_dropped_state,
-            desired: Desired::Run,
+            desired: Intent::Run,
             rescale: None,
             state: JobState::Waiting,
             reason: None,
@@ -129,7 +129,7 @@ impl State {
         result: &Result<(), WriteFailure>,
         out: &mut Vec<Output>,
     ) -> bool {
-        let Some(Writing { request, action, then, .. }) = self.names.writing.take_if(|writing| writing.id == id) else {
+        let Some(NameWrite { request, action, then, .. }) = self.names.writing.take_if(|writing| writing.id == id) else {
             return false;
         };
         if let Err(error) = result {

@@ -15,11 +15,11 @@ pub(crate) const WAITING_MAX: usize = 1_024;
 #[derive(Default)]
 pub(crate) struct Names {
     pub(crate) waiting: VecDeque<(RequestId, Person, NameAsk)>,
-    pub(crate) writing: Option<Writing>,
+    pub(crate) writing: Option<NameWrite>,
 }
 
 /// A change that the disk is taking.
-pub(crate) struct Writing {
+pub(crate) struct NameWrite {
     pub(crate) id: ChangeId,
     pub(crate) request: RequestId,
     /// What was attempted, for messages.

@@ -12,7 +12,7 @@ use weir_protocol::api::{CheckpointStatus, JobEvent, JobState, VertexStatus};
 /// What people want of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Desired {
+pub enum Intent {
     /// It runs.
     Run,
     /// It stops with a last checkpoint.
@@ -31,7 +31,7 @@ pub struct JobRecord {
     /// State of operators that the job does not have is dropped.
     pub allow_dropped_state: bool,
     /// What people want.
-    pub desired: Desired,
+    pub desired: Intent,
     /// The parallelism that was asked for and that no execution has yet.
     pub rescale: Option<u32>,
     /// Where it is in its life.

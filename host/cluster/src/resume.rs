@@ -6,7 +6,7 @@ use weir_protocol::api::EventLevel;
 use crate::chronicle::{self, Entry};
 use crate::gate::Part;
 use crate::job::{Edit, Job, Way};
-use crate::record::{Desired, StoredJob};
+use crate::record::{Intent, StoredJob};
 use crate::state::State;
 use crate::takeover::Takeover;
 use crate::words::Output;
@@ -33,7 +33,7 @@ impl State {
         if is_over {
             return None;
         }
-        if desired == Desired::Cancel {
+        if desired == Intent::Cancel {
             self.jobs.get_mut(&name)?.way = Way::Nobody;
             let (counts, checkpoint) = (None, None);
             self.note(now, &name, chronicle::cancelled(), Edit::Over { counts, checkpoint }, out);

@@ -206,7 +206,7 @@ impl World {
                     JobAsk::Stop => Wish::Stop,
                     JobAsk::Rescale(_) => return,
                 };
-                assert!(desired != Desired::Run, "a wish that was taken is on the disk");
+                assert!(desired != Intent::Run, "a wish that was taken is on the disk");
                 self.wished.insert(name, wish);
             }
             (_, Err(_)) | (Ask::Name(NameAsk::Adopt(_)), Ok(_)) => {}
@@ -249,7 +249,7 @@ impl World {
             let record = &self.disk.jobs[name].record;
             let master = self.masters.get(name).map(|master| master.wish);
             let waits = self.machine.state.takeovers.contains_key(name);
-            assert!(record.desired != Desired::Run, "the wish {wish:?} of job {name} is forgotten");
+            assert!(record.desired != Intent::Run, "the wish {wish:?} of job {name} is forgotten");
             assert!(master.is_none_or(|told| told.is_some()) || waits, "the master of job {name} was not told of {wish:?}");
         }
     }

@@ -18,8 +18,8 @@ pub use error::ServeError;
 pub use local::{LOCAL_WORKER, Local, Open, Tell, Watch};
 pub use master::{JobThread, Mailbox, SendFailure, carry_out};
 pub use metadata::MetadataError;
-pub use options::{Inspect, OpenStorage, ServeOptions, Server};
-pub use server::serve;
+pub use options::{Inspect, OpenStorage, ServeOptions};
+pub use server::{Server, serve};
 pub use surroundings::Surroundings;
 #[doc(hidden)]
 pub use weir_cluster::fuzz;

@@ -1,14 +1,11 @@
-//! What a coordinator's process is given, and what it gives back.
+//! What a coordinator's process is given.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_model::Digest;
-use weir_protocol::api::ClusterApi;
 use weir_storage::{JobStorage, StorageError};
-
-use crate::server::Running;
 
 /// Tells whether bytes are a component that operators can run; the reason if not. The coordinator itself never runs one.
 pub type Inspect = Arc<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
@@ -33,21 +30,4 @@ pub struct ServeOptions {
     pub token: Option<Digest>,
     /// Looks at components before they are kept.
     pub inspect: Inspect,
-}
-
-/// A coordinator that runs.
-pub struct Server {
-    /// What people can ask of it.
-    pub cluster: Arc<dyn ClusterApi>,
-    /// Where it listens for workers.
-    pub local_addr: SocketAddr,
-    pub(crate) running: Running,
-}
-
-impl Server {
-    /// Ends the coordinator and leaves everything as it is: workers go on, and the next coordinator takes their jobs over.
-    /// Blocks until its threads have ended.
-    pub fn shutdown(self) {
-        self.running.shutdown();
-    }
 }

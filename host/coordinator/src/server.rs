@@ -22,7 +22,7 @@ use weir_transport::liveness::{self, Sign};
 use weir_transport::{Endpoint, Identity, Incarnation, Incoming, NodeId, Role, Settings};
 
 use crate::cluster::{Cluster, ClusterOptions, SystemClock};
-use crate::{ServeError, ServeOptions, Server};
+use crate::{ServeError, ServeOptions};
 
 /// How often the cluster is told that time has passed.
 const TICK: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ const NETWORK_THREADS: usize = 2;
 const PORTS_TRIED_MAX: usize = 16;
 
 /// What runs in a coordinator's process.
-pub(crate) struct Running {
+struct ServerParts {
     cluster: Cluster,
     runtime: Runtime,
     stop_network: watch::Sender<bool>,
@@ -43,14 +43,31 @@ pub(crate) struct Running {
     clock: JoinHandle<()>,
 }
 
-impl Running {
-    pub(crate) fn shutdown(self) {
+impl ServerParts {
+    fn shutdown(self) {
         let _ = self.stop_clock.send(());
         let _ = self.clock.join();
         self.cluster.leave();
         let _ = self.stop_network.send(true);
         let _ = self.runtime.block_on(self.network);
         self.runtime.shutdown_timeout(Duration::from_secs(5));
+    }
+}
+
+/// A coordinator that runs.
+pub struct Server {
+    /// What people can ask of it.
+    pub cluster: Arc<dyn ClusterApi>,
+    /// Where it listens for workers.
+    pub local_addr: SocketAddr,
+    parts: ServerParts,
+}
+
+impl Server {
+    /// Ends the coordinator and leaves everything as it is: workers go on, and the next coordinator takes their jobs over.
+    /// Blocks until its threads have ended.
+    pub fn shutdown(self) {
+        self.parts.shutdown();
     }
 }
 
@@ -77,8 +94,8 @@ pub fn serve(options: ServeOptions) -> Result<Server, ServeError> {
         Ok((runtime, network, stop_network, local_addr)) => {
             let (stop_clock, clock) = start_clock(cluster.clone())?;
             let api: Arc<dyn ClusterApi> = Arc::new(cluster.clone());
-            let running = Running { cluster, runtime, stop_network, network, stop_clock, clock };
-            Ok(Server { cluster: api, local_addr, running })
+            let parts = ServerParts { cluster, runtime, stop_network, network, stop_clock, clock };
+            Ok(Server { cluster: api, local_addr, parts })
         }
         Err(error) => {
             // Jobs were resumed; they are left as they are.
@@ -93,9 +110,9 @@ fn until_ms(time: std::time::SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-type Listening = (Runtime, tokio::task::JoinHandle<()>, watch::Sender<bool>, SocketAddr);
+type NetworkParts = (Runtime, tokio::task::JoinHandle<()>, watch::Sender<bool>, SocketAddr);
 
-fn listen(cluster: &Cluster, identity: &Arc<Identity>, address: SocketAddr) -> Result<Listening, ServeError> {
+fn listen(cluster: &Cluster, identity: &Arc<Identity>, address: SocketAddr) -> Result<NetworkParts, ServeError> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(NETWORK_THREADS)
         .thread_name("network")

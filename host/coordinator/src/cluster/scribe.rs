@@ -18,17 +18,17 @@ const ON_THEIR_WAY_MAX: usize = JOBS_MAX + 1;
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A change and its number.
-type Numbered = (ChangeId, Box<Change>);
+type NumberedChange = (ChangeId, Box<Change>);
 
 /// What the thread is started with.
 pub(super) struct Changes {
-    changes: Receiver<Numbered>,
+    changes: Receiver<NumberedChange>,
     alive: Sender<()>,
 }
 
 /// The way to the thread.
 pub(super) struct Scribe {
-    changes: Option<SyncSender<Numbered>>,
+    changes: Option<SyncSender<NumberedChange>>,
     /// Closed when the thread has ended.
     end: Option<Receiver<()>>,
 }

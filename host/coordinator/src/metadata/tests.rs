@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use weir_cluster::{Desired, JobRecord};
+use weir_cluster::{Intent, JobRecord};
 use weir_master::Begun;
 use weir_model::{Attempt, CheckpointId};
 use weir_protocol::api::{EventLevel, JobState};
@@ -26,7 +26,7 @@ fn record() -> JobRecord {
         },
         fresh: true,
         allow_dropped_state: false,
-        desired: Desired::Run,
+        desired: Intent::Run,
         rescale: Some(3),
         state: JobState::Waiting,
         reason: Some("why".to_owned()),

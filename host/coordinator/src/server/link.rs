@@ -15,7 +15,7 @@ const WAITING_MAX: usize = 8_192;
 /// Codes of closed connections that have no meaning in the transport begin here.
 pub(super) const CLOSED: u32 = 16;
 
-enum Outgoing {
+enum LinkMessage {
     Message(Bytes),
     Close(String),
 }
@@ -23,7 +23,7 @@ enum Outgoing {
 /// The sending side of a worker's connection.
 pub(super) struct NetworkLink {
     epoch: Epoch,
-    queue: mpsc::Sender<Outgoing>,
+    queue: mpsc::Sender<LinkMessage>,
     sender: ControlSender,
 }
 
@@ -35,7 +35,7 @@ impl NetworkLink {
         NetworkLink { epoch, queue, sender }
     }
 
-    fn put(&self, outgoing: Outgoing) {
+    fn put(&self, outgoing: LinkMessage) {
         if self.queue.try_send(outgoing).is_err() {
             self.sender.close(CLOSED, "too many messages wait for this worker, which does not read them");
         }
@@ -44,19 +44,19 @@ impl NetworkLink {
 
 impl WorkerLink for NetworkLink {
     fn tell(&self, command: Command) {
-        self.put(Outgoing::Message(weir_protocol::encode(&Order { epoch: self.epoch, command }, &[]).into()));
+        self.put(LinkMessage::Message(weir_protocol::encode(&Order { epoch: self.epoch, command }, &[]).into()));
     }
 
     fn close(&self, reason: &str) {
-        self.put(Outgoing::Close(reason.to_owned()));
+        self.put(LinkMessage::Close(reason.to_owned()));
     }
 }
 
-async fn send(sender: ControlSender, mut messages: mpsc::Receiver<Outgoing>) {
+async fn send(sender: ControlSender, mut messages: mpsc::Receiver<LinkMessage>) {
     while let Some(outgoing) = messages.recv().await {
         let closed = match outgoing {
-            Outgoing::Message(message) => sender.send(message).await.err().map(|error| error.to_string()),
-            Outgoing::Close(reason) => Some(reason),
+            LinkMessage::Message(message) => sender.send(message).await.err().map(|error| error.to_string()),
+            LinkMessage::Close(reason) => Some(reason),
         };
         if let Some(reason) = closed {
             sender.close(CLOSED, &reason);

@@ -17,12 +17,12 @@ type Progress = Vec<(Execution, WorkerProgress)>;
 /// What was said on one connection.
 #[derive(Default)]
 pub(super) struct Beats {
-    said: BTreeMap<Execution, Said>,
+    said: BTreeMap<Execution, LastBeat>,
     beats: u32,
 }
 
 #[derive(Default)]
-struct Said {
+struct LastBeat {
     tasks: BTreeMap<TaskId, TaskProgress>,
     oddities: BTreeMap<String, Oddities>,
     counters: BTreeMap<String, u64>,
@@ -47,7 +47,7 @@ impl Beats {
     }
 }
 
-impl Said {
+impl LastBeat {
     /// Leaves out what was said before, and remembers the rest.
     fn leave_out(&mut self, progress: &mut WorkerProgress) {
         progress.tasks.retain(|task| self.tasks.get(&task.task) != Some(task));

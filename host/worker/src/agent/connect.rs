@@ -1,20 +1,15 @@
 //! Finding a coordinator, again and again.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_transport::{Control, Endpoint, Expected, Identity};
+use weir_transport::{Control, Expected};
 
-use super::allegiance::Allegiance;
-use super::components::FetchedComponents;
-use super::hosted::Hosted;
 use super::lease::Lease;
-use super::outbox::Outbox;
 use super::session::{self, End};
+use super::station::Station;
 
 /// The first pause between two attempts, and the longest. The longest is short enough that a coordinator that was started again
 /// still waits.
@@ -28,104 +23,61 @@ const ANSWER_MIN: Duration = Duration::from_secs(2);
 /// How often the same trouble is said again.
 const SAY_AGAIN: Duration = Duration::from_secs(30);
 
-/// Everything a connection needs.
-pub(super) struct Connector {
-    pub(super) identity: Arc<Identity>,
-    pub(super) endpoint: Arc<Endpoint>,
-    pub(super) coordinators: Vec<String>,
-    pub(super) advertise: Option<String>,
-    pub(super) local_addr: SocketAddr,
-    pub(super) slots: u32,
-    pub(super) outbox: Arc<Outbox>,
-    pub(super) components: Arc<FetchedComponents>,
-    pub(super) allegiance: Allegiance,
-    pub(super) worker: Arc<dyn Hosted>,
+/// Connects and serves, for ever. Cancelling closes what there is.
+pub(super) async fn run(station: &Station) {
+    let mut pauses = Pauses::default();
+    let mut troubles = Troubles::default();
+    let mut lease = Lease::default();
+    for address in station.coordinators.iter().cycle() {
+        let patience = ANSWER_MIN.saturating_mul(1 + pauses.0 / 2);
+        let trouble = match timeout(patience, station.endpoint.connect_control(address, Expected::Coordinator)).await {
+            Err(_) => format!(
+                "cannot connect to the coordinator at {address}: no answer; nothing listens there, a firewall drops UDP, or \
+                     it is of another cluster than {}",
+                station.identity.cluster()
+            ),
+            Ok(Err(error)) => format!("cannot connect to the coordinator at {address}: {error}"),
+            Ok(Ok(control)) => match serve(station, address, control).await {
+                End::Refused(reason) => format!("the coordinator at {address} does not take this worker: {reason}"),
+                End::OtherLeader(why) => format!("does not join the coordinator at {address}: {why}"),
+                End::Lost { reason, joined } => {
+                    if joined {
+                        (pauses, troubles) = (Pauses::default(), Troubles::default());
+                        lease.lost(Instant::now());
+                    }
+                    format!("lost the coordinator at {address}: {reason}; tasks go on meanwhile")
+                }
+            },
+        };
+        if troubles.is_news(address, &trouble, Instant::now()) {
+            tracing::warn!("{trouble}; trying again");
+        }
+        if let Some(absent) = lease.is_over(Instant::now()) {
+            end_alone(station, absent).await;
+        }
+        tokio::time::sleep(pauses.next()).await;
+    }
 }
 
-impl Connector {
-    /// Connects and serves, for ever. Cancelling closes what there is.
-    pub(super) async fn run(&self) {
-        let mut pauses = Pauses::default();
-        let mut troubles = Troubles::default();
-        let mut lease = Lease::default();
-        for address in self.coordinators.iter().cycle() {
-            let patience = ANSWER_MIN.saturating_mul(1 + pauses.0 / 2);
-            let trouble = match timeout(patience, self.endpoint.connect_control(address, Expected::Coordinator)).await {
-                Err(_) => format!(
-                    "cannot connect to the coordinator at {address}: no answer; nothing listens there, a firewall drops UDP, or \
-                     it is of another cluster than {}",
-                    self.identity.cluster()
-                ),
-                Ok(Err(error)) => format!("cannot connect to the coordinator at {address}: {error}"),
-                Ok(Ok(control)) => match self.serve(address, control).await {
-                    End::Refused(reason) => format!("the coordinator at {address} does not take this worker: {reason}"),
-                    End::OtherLeader(why) => format!("does not join the coordinator at {address}: {why}"),
-                    End::Lost { reason, joined } => {
-                        if joined {
-                            (pauses, troubles) = (Pauses::default(), Troubles::default());
-                            lease.lost(Instant::now());
-                        }
-                        format!("lost the coordinator at {address}: {reason}; tasks go on meanwhile")
-                    }
-                },
-            };
-            if troubles.is_news(address, &trouble, Instant::now()) {
-                tracing::warn!("{trouble}; trying again");
-            }
-            if let Some(absent) = lease.is_over(Instant::now()) {
-                self.end_alone(absent).await;
-            }
-            tokio::time::sleep(pauses.next()).await;
-        }
-    }
-
-    /// Ends what runs here: nobody has been there to take a checkpoint for too long.
-    async fn end_alone(&self, absent: Duration) {
-        let worker = self.worker.clone();
-        let reason = format!(
-            "there was no coordinator for {} s, and what is written without checkpoints must not grow for ever; the job goes on from its last \
+/// Ends what runs here: nobody has been there to take a checkpoint for too long.
+async fn end_alone(station: &Station, absent: Duration) {
+    let worker = station.worker.clone();
+    let reason = format!(
+        "there was no coordinator for {} s, and what is written without checkpoints must not grow for ever; the job goes on from its last \
              checkpoint",
-            absent.as_secs()
-        );
-        match spawn_blocking(move || worker.end_all(&reason)).await {
-            Ok(0) => {}
-            Ok(ended) => tracing::warn!(ended, absent_s = absent.as_secs(), "no coordinator: what runs here is ended"),
-            Err(error) => tracing::error!(%error, "the worker panicked; this is a bug in weir"),
-        }
+        absent.as_secs()
+    );
+    match spawn_blocking(move || worker.end_all(&reason)).await {
+        Ok(0) => {}
+        Ok(ended) => tracing::warn!(ended, absent_s = absent.as_secs(), "no coordinator: what runs here is ended"),
+        Err(error) => tracing::error!(%error, "the worker panicked; this is a bug in weir"),
     }
+}
 
-    async fn serve(&self, address: &str, control: Control) -> End {
-        let end = session::serve(self, address, control).await;
-        self.outbox.disconnect();
-        end
-    }
-
-    /// Where other workers reach this one.
-    pub(super) fn data_address(&self, coordinator: &str) -> String {
-        if let Some(advertise) = &self.advertise {
-            return advertise.clone();
-        }
-        if !self.local_addr.ip().is_unspecified() {
-            return self.local_addr.to_string();
-        }
-        // It listens at all addresses: the one from which it reaches the coordinator will do for others.
-        let towards = || {
-            // Of the family that the endpoint has: nobody reaches an IPv4 socket at an IPv6 address.
-            let reachable = |address: &SocketAddr| self.local_addr.is_ipv6() || address.is_ipv4();
-            let coordinator = coordinator.to_socket_addrs()?.find(reachable).ok_or(std::io::ErrorKind::NotFound)?;
-            let any: SocketAddr = if coordinator.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 16], 0).into() };
-            let socket = UdpSocket::bind(any)?;
-            socket.connect(coordinator)?;
-            socket.local_addr()
-        };
-        match towards() {
-            Ok(address) => SocketAddr::new(address.ip(), self.local_addr.port()).to_string(),
-            Err(error) => {
-                tracing::warn!(%error, "cannot find out the address of this machine; name it with --advertise");
-                self.local_addr.to_string()
-            }
-        }
-    }
+async fn serve(station: &Station, address: &str, control: Control) -> End {
+    let end = session::serve(station, address, control).await;
+    station.outbox.disconnect();
+    end
 }
 
 /// Pauses between attempts: each twice as long as the one before, up to a bound.

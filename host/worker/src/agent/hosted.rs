@@ -5,7 +5,7 @@ use weir_protocol::{Command, Execution, Running, WorkerProgress};
 use crate::Worker;
 
 /// What runs executions. [`Worker`], but for tests.
-pub(super) trait Hosted: Send + Sync {
+pub(super) trait AgentWorker: Send + Sync {
     /// Does what the coordinator says. Returns at once.
     fn command(&self, command: Command);
 
@@ -25,7 +25,7 @@ pub(super) trait Hosted: Send + Sync {
     fn end_all(&self, reason: &str) -> usize;
 }
 
-impl Hosted for Worker {
+impl AgentWorker for Worker {
     fn command(&self, command: Command) {
         Worker::command(self, command);
     }

@@ -20,6 +20,7 @@ mod hosted;
 mod lease;
 mod outbox;
 mod session;
+mod station;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -38,8 +39,8 @@ use weir_transport::{Endpoint, Identity, Role, Settings, TransportError};
 
 use self::allegiance::Allegiance;
 use self::components::FetchedComponents;
-use self::connect::Connector;
 use self::outbox::Outbox;
+use self::station::Station;
 use crate::executor::Threads;
 use crate::{CONGESTED_BYTES_DEFAULT, Connectors, QuicNetwork, Storages, Worker, WorkerOptions};
 
@@ -140,7 +141,7 @@ pub fn run(options: AgentOptions, shutdown: &Shutdown) -> Result<(), AgentError>
     });
     let local_addr = endpoint.local_addr()?;
     tracing::info!(%local_addr, slots = options.slots, worker = %identity.node(), "worker started");
-    let connector = Connector {
+    let station = Station {
         identity,
         endpoint: endpoint.clone(),
         coordinators: options.coordinators,
@@ -154,13 +155,13 @@ pub fn run(options: AgentOptions, shutdown: &Shutdown) -> Result<(), AgentError>
     };
     runtime.block_on(async {
         tokio::select! {
-            () = connector.run() => {}
+            () = connect::run(&station) => {}
             () = tick(&worker) => {}
             () = accept(&endpoint, &network) => {}
             () = shutdown.requested() => {}
         }
     });
-    drop(connector);
+    drop(station);
     worker.shutdown();
     drop((worker, network));
     if let Some(endpoint) = Arc::into_inner(endpoint) {

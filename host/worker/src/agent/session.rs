@@ -12,8 +12,8 @@ use weir_transport::{Control, ControlReceiver, ControlSender};
 
 use super::allegiance::OtherLeader;
 use super::beats::Beats;
-use super::connect::Connector;
 use super::fitting::{fitting, fitting_registration};
+use super::station::Station;
 use super::watch;
 
 /// How long the coordinator may take to answer a registration.
@@ -35,13 +35,13 @@ pub(super) enum End {
 }
 
 /// Registers and serves. Cancelling closes the connection.
-pub(super) async fn serve(connector: &Connector, address: &str, control: Control) -> End {
+pub(super) async fn serve(station: &Station, address: &str, control: Control) -> End {
     let coordinator = control.peer().clone();
     let (sender, mut receiver) = control.split();
     let lost = |reason: String| End::Lost { reason, joined: false };
     // From here on reports are kept for this connection; what was reported before shows in what runs.
-    let reports = connector.outbox.connect();
-    let register = match register(connector, address).await {
+    let reports = station.outbox.connect();
+    let register = match register(station, address).await {
         Ok(register) => register,
         Err(reason) => return lost(reason),
     };
@@ -55,38 +55,38 @@ pub(super) async fn serve(connector: &Connector, address: &str, control: Control
         Err(_) => return lost(format!("it did not answer the registration within {WELCOME_TIMEOUT:?}")),
     };
     let keep = match command {
-        Command::Welcome { keep, succeeds } => match connector.allegiance.join(led_by, epoch, &succeeds) {
+        Command::Welcome { keep, succeeds } => match station.allegiance.join(led_by, epoch, &succeeds) {
             Ok(()) => keep,
             Err(why) => return End::OtherLeader(why),
         },
         Command::Refused { reason } => return End::Refused(reason),
         _ => return lost("it answered the registration with something else".to_owned()),
     };
-    tracing::info!(%coordinator, %epoch, slots = connector.slots, goes_on = keep.len(), "joined the cluster");
-    let worker = connector.worker.clone();
+    tracing::info!(%coordinator, %epoch, slots = station.slots, goes_on = keep.len(), "joined the cluster");
+    let worker = station.worker.clone();
     if spawn_blocking(move || worker.keep_only(&keep)).await.is_err() {
         return lost("the worker panicked".to_owned());
     }
-    connector.components.connected();
+    station.components.connected();
     let reason = tokio::select! {
-        reason = speak(&sender, reports, connector) => reason,
-        reason = listen(connector, epoch, &mut receiver) => reason,
-        () = watch::until_gone(address, &connector.identity, &coordinator) => "its process has ended".to_owned(),
+        reason = speak(&sender, reports, station) => reason,
+        reason = listen(station, epoch, &mut receiver) => reason,
+        () = watch::until_gone(address, &station.identity, &coordinator) => "its process has ended".to_owned(),
     };
     End::Lost { reason, joined: true }
 }
 
-async fn register(connector: &Connector, address: &str) -> Result<Register, String> {
-    let data_address = connector.data_address(address);
-    let worker = connector.worker.clone();
+async fn register(station: &Station, address: &str) -> Result<Register, String> {
+    let data_address = station.data_address(address);
+    let worker = station.worker.clone();
     let running = spawn_blocking(move || worker.running()).await.map_err(|error| error.to_string())?;
     let clock_ms = wall_ms(SystemTime::now());
     Ok(Register {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        slots: connector.slots,
+        slots: station.slots,
         data_address,
         clock_ms,
-        led_by: connector.allegiance.of(&running),
+        led_by: station.allegiance.of(&running),
         running,
     })
 }
@@ -101,7 +101,7 @@ async fn receive(receiver: &mut ControlReceiver) -> Result<Envelope<Order>, Stri
 }
 
 /// Sends reports as they come, and heartbeats. Ends with the connection.
-async fn speak(sender: &ControlSender, mut reports: Receiver<Report>, connector: &Connector) -> String {
+async fn speak(sender: &ControlSender, mut reports: Receiver<Report>, station: &Station) -> String {
     let mut beat = interval(Duration::from_millis(HEARTBEAT_INTERVAL_MS));
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut beats = Beats::default();
@@ -114,7 +114,7 @@ async fn speak(sender: &ControlSender, mut reports: Receiver<Report>, connector:
                 None => return "it did not take what was to be said".to_owned(),
             },
             _ = beat.tick() => {
-                let worker = connector.worker.clone();
+                let worker = station.worker.clone();
                 match spawn_blocking(move || (worker.progress(), worker.stuck())).await {
                     Ok((progress, stuck)) => {
                         let mut messages = beats.next(progress);
@@ -128,7 +128,7 @@ async fn speak(sender: &ControlSender, mut reports: Receiver<Report>, connector:
                 }
             }
         };
-        let until_ms = wall_ms(connector.identity.valid_until());
+        let until_ms = wall_ms(station.identity.valid_until());
         if certificate.replace(until_ms) != Some(until_ms) {
             messages.push(encode(&Report::Certificate { until_ms }, &[]));
         }
@@ -141,7 +141,7 @@ async fn speak(sender: &ControlSender, mut reports: Receiver<Report>, connector:
 }
 
 /// Hands over what the coordinator of this epoch says. Ends with the connection.
-async fn listen(connector: &Connector, leader: Epoch, receiver: &mut ControlReceiver) -> String {
+async fn listen(station: &Station, leader: Epoch, receiver: &mut ControlReceiver) -> String {
     loop {
         let Envelope { message: Order { epoch, command }, attachment } = match receive(receiver).await {
             Ok(envelope) => envelope,
@@ -151,10 +151,10 @@ async fn listen(connector: &Connector, leader: Epoch, receiver: &mut ControlRece
             return format!("it speaks for coordinator {epoch}, and coordinator {leader} was joined");
         }
         match command {
-            Command::Component { digest, offset, total } => connector.components.part(digest, offset, total, &attachment),
-            Command::NoComponent { digest, reason } => connector.components.missing(digest, &reason),
+            Command::Component { digest, offset, total } => station.components.part(digest, offset, total, &attachment),
+            Command::NoComponent { digest, reason } => station.components.missing(digest, &reason),
             Command::Welcome { .. } | Command::Refused { .. } => return "it answered a registration twice".to_owned(),
-            command => connector.worker.command(command),
+            command => station.worker.command(command),
         }
     }
 }

@@ -18,9 +18,10 @@ use weir_transport::{Endpoint, Identity, Role, Settings};
 
 use super::allegiance::Allegiance;
 use super::components::FetchedComponents;
-use super::connect::Connector;
-use super::hosted::Hosted;
+use super::connect;
+use super::hosted::AgentWorker;
 use super::outbox::Outbox;
+use super::station::Station;
 use crate::ComponentSource;
 
 fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
@@ -41,7 +42,7 @@ struct Noting {
     kept: Mutex<Vec<Vec<Execution>>>,
 }
 
-impl Hosted for Noting {
+impl AgentWorker for Noting {
     fn command(&self, command: Command) {
         self.told.lock().push(command);
     }
@@ -116,7 +117,7 @@ impl Agent {
         let cache = folder.join(format!("{node}-cache"));
         let components = Arc::new(FetchedComponents::new(&cache, outbox.clone()).unwrap());
         let worker = Arc::new(Noting::default());
-        let connector = Connector {
+        let station = Station {
             local_addr: endpoint.local_addr().unwrap(),
             identity,
             endpoint,
@@ -128,7 +129,7 @@ impl Agent {
             allegiance: Allegiance::default(),
             worker: worker.clone(),
         };
-        runtime.spawn(async move { connector.run().await });
+        runtime.spawn(async move { connect::run(&station).await });
         Agent { worker, components, runtime: Some(runtime) }
     }
 }
@@ -230,7 +231,7 @@ fn s88_a_worker_that_runs_something_obeys_no_other_coordinator_and_waits_for_its
     until("it joins the first", || alive(&*first.cluster).pop());
     let execution = Execution { job: "j".to_owned(), attempt: Attempt(1) };
     agent.worker.running.lock().push(running(&execution));
-    let kept = agent.worker.kept.lock().len();
+    let kept = until("it is welcomed", || Some(agent.worker.kept.lock().len()).filter(|kept| *kept > 0));
     first.shutdown();
     until("it finds the other", || other.cluster.status().led_elsewhere.pop());
     assert!(alive(&*other.cluster).is_empty());
