@@ -5,7 +5,7 @@ use weir_fuzz::campaign::{self, Until};
 fn bounded(name: &str) {
     let target = weir_fuzz::target(name).expect("a target of this name");
     let outcome = campaign::run(&target, 1, Until::Count(target.bounded)).expect("its corpus");
-    for finding in &outcome.findings {
+    if let Some(finding) = outcome.findings.first() {
         panic!("{name}: {}: {:?}", finding.what, String::from_utf8_lossy(&finding.bytes));
     }
     // One that says the same of everything looks at nothing.
