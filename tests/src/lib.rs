@@ -5,6 +5,7 @@
 
 mod cluster;
 mod frozen;
+mod keyed;
 mod ledger;
 mod output;
 mod process;
@@ -12,6 +13,7 @@ mod random;
 
 pub use cluster::{Cluster, LedgerJob, Namespaces, Place, Setup, Weather, Wire, attempt, last_checkpoint};
 pub use frozen::Frozen;
+pub use keyed::KeyedJob;
 pub use ledger::{Amounts, Ledger, sums};
 pub use output::{Row, dead_letters, rows};
 pub use process::{Finished, Running, World};

@@ -2,49 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use weir_tests::{World, dead_letters, rows};
+use weir_tests::{KeyedJob, World, dead_letters, rows};
 
 /// Counts the rows of each key in windows of five minutes.
-const JOB: &str = r#"
-[job]
-name = "counts"
-parallelism = 2
-
-[job.checkpoint]
-interval = "50ms"
-
-[[source]]
-id = "log"
-connector = "file"
-path = "in"
-event_time = { field = "t", format = "unix-s" }
-watermark = { delay = "5s" }
-
-[[operator]]
-id = "parse"
-component = "parse@1.1.0"
-input = "log"
-config = { format = "json", key = "k" }
-
-[[operator]]
-id = "count"
-component = "window@1.1.0"
-input = { from = "parse", exchange = "hash" }
-config = { kind = "tumbling", size = "5m", aggregate = "count" }
-outputs = ["main", "late"]
-
-[[sink]]
-id = "out"
-connector = "file"
-input = "count"
-path = "out"
-
-[[sink]]
-id = "late"
-connector = "file"
-input = "count.late"
-path = "late"
-"#;
+const JOB: KeyedJob = KeyedJob {
+    name: "counts",
+    job: "parallelism = 2\ncheckpoint = { interval = \"50ms\" }",
+    source: "path = \"in\"\nevent_time = { field = \"t\", format = \"unix-s\" }\nwatermark = { delay = \"5s\" }",
+    key: "k",
+    uid: "count",
+    operator: "component = \"window@1.1.0\"\nconfig = { kind = \"tumbling\", size = \"5m\", aggregate = \"count\" }\n\
+               outputs = [\"main\", \"late\"]",
+    more: "\n[[sink]]\nid = \"late\"\nconnector = \"file\"\ninput = \"count.late\"\npath = \"late\"",
+};
 
 /// Seconds of a window.
 const WINDOW: i64 = 300;
@@ -77,7 +47,7 @@ fn counted(world: &World) -> BTreeMap<(String, i64), u64> {
 #[test]
 fn a_daily_batch_over_a_growing_folder_gives_what_a_recount_gives() {
     let world = World::new();
-    world.write("job.toml", JOB);
+    world.write("job.toml", JOB.text());
     // Whole windows, then a day that ends within a window, of which the next day brings more.
     let days = [(0, 6_000), (6_000, 12_100), (12_107, 18_000)];
     let again = |what: &str| assert_eq!(what.matches("there is nothing more to read").count(), 1, "{what}");
@@ -102,7 +72,7 @@ fn a_daily_batch_over_a_growing_folder_gives_what_a_recount_gives() {
 #[test]
 fn a_file_that_grew_is_read_on_and_another_path_is_read() {
     let world = World::new();
-    world.write("job.toml", JOB);
+    world.write("job.toml", JOB.text());
     world.write("in/sample.log", log(0, 600));
     world.run(&["job.toml"]);
     world.write("in/sample.log", log(0, 600) + &log(900, 1_500));

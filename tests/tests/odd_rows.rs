@@ -1,40 +1,20 @@
 //! Rows that do not go the normal way: counted, shown with the first of them and its reason, and never the end of a job.
 
 use serde_json::Value;
-use weir_tests::{World, rows};
+use weir_tests::{KeyedJob, World, rows};
 
 /// Minutes of event time, each a window; `changes` are made in the text.
 fn job(changes: &[(&str, &str)]) -> String {
-    let mut text = r#"
-[job]
-name = "odd"
-
-[[source]]
-id = "log"
-connector = "file"
-path = "in.jsonl"
-event_time = { field = "at", format = "unix-ms" }
-watermark = { delay = "0s" }
-
-[[operator]]
-id = "parse"
-component = "parse@1.1.0"
-input = "log"
-config = { format = "json", key = "k" }
-
-[[operator]]
-id = "count"
-component = "window@1.1.0"
-input = { from = "parse", exchange = "hash" }
-config = { kind = "tumbling", size = "1m" }
-
-[[sink]]
-id = "out"
-connector = "file"
-input = "count"
-path = "out"
-"#
-    .to_owned();
+    let job = KeyedJob {
+        name: "odd",
+        job: "",
+        source: "path = \"in.jsonl\"\nevent_time = { field = \"at\", format = \"unix-ms\" }\nwatermark = { delay = \"0s\" }",
+        key: "k",
+        uid: "count",
+        operator: "component = \"window@1.1.0\"\nconfig = { kind = \"tumbling\", size = \"1m\" }",
+        more: "",
+    };
+    let mut text = job.text();
     for (from, to) in changes {
         assert!(text.contains(from), "{from} is in the job");
         text = text.replace(from, to);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use weir_tests::{Random, World, rows};
+use weir_tests::{KeyedJob, Random, World, rows};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned()
@@ -27,36 +27,15 @@ fn build(world: &World) -> PathBuf {
     component
 }
 
-const JOB: &str = r#"
-[job]
-name = "python"
-key_groups = 8
-
-[job.checkpoint]
-interval = "100ms"
-
-[[source]]
-id = "log"
-connector = "file"
-path = "in.jsonl"
-
-[[operator]]
-id = "parse"
-component = "parse@1.1.0"
-input = "log"
-config = { format = "json", key = "k" }
-
-[[operator]]
-id = "count"
-component = { path = "python-count.wasm" }
-input = { from = "parse", exchange = "hash" }
-
-[[sink]]
-id = "out"
-connector = "file"
-input = "count"
-path = "out"
-"#;
+const JOB: KeyedJob = KeyedJob {
+    name: "python",
+    job: "key_groups = 8\ncheckpoint = { interval = \"100ms\" }",
+    source: "path = \"in.jsonl\"",
+    key: "k",
+    uid: "count",
+    operator: "component = { path = \"python-count.wasm\" }",
+    more: "",
+};
 
 #[test]
 fn s50_a_python_operator_goes_on_counting_after_kills() {
@@ -71,7 +50,7 @@ fn s50_a_python_operator_goes_on_counting_after_kills() {
         *expected.entry(key).or_default() += 1;
     }
     world.write("in.jsonl", input);
-    world.write("job.toml", JOB);
+    world.write("job.toml", JOB.text());
     let mut kills = 0;
     for at in [1, 2, 4] {
         let mut running = world.start(&mut world.weir(["run", "job.toml", "--json"]));

@@ -5,41 +5,20 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use weir_tests::{Cluster, World};
+use weir_tests::{Cluster, KeyedJob, World};
 
 const SECRET: &str = "s3cret41f6c0";
 
 /// Groups by a field whose name only the environment knows.
-const JOB: &str = r#"
-[job]
-name = "secrets"
-
-[job.checkpoint]
-interval = "50ms"
-
-[[source]]
-id = "log"
-connector = "file"
-path = "in"
-
-[[operator]]
-id = "parse"
-component = "parse@1.1.0"
-input = "log"
-config = { format = "json", key = "${TEST_SECRET}" }
-
-[[operator]]
-id = "sums"
-component = "ledger@1.1.0"
-input = { from = "parse", exchange = "hash" }
-config = { field = "n", emit = "end" }
-
-[[sink]]
-id = "out"
-connector = "file"
-input = "sums"
-path = "out"
-"#;
+const JOB: KeyedJob = KeyedJob {
+    name: "secrets",
+    job: "checkpoint = { interval = \"50ms\" }",
+    source: "path = \"in\"",
+    key: "${TEST_SECRET}",
+    uid: "sums",
+    operator: "component = \"ledger@1.1.0\"\nconfig = { field = \"n\", emit = \"end\" }",
+    more: "",
+};
 
 fn rows() -> String {
     (0..1_000).map(|row| format!("{{\"{SECRET}\":\"k{}\",\"n\":1}}\n", row % 7)).collect()
@@ -78,7 +57,7 @@ fn assert_silent(what: &str, text: &[u8]) {
 fn s138_a_job_of_this_process_leaves_nothing_for_others() {
     let world = World::new();
     world.write("in/a.json", rows());
-    world.write("job.toml", JOB);
+    world.write("job.toml", JOB.text());
     let mut command = world.weir(["run", "job.toml", "--log", "trace"]);
     let done = world.finish(command.env("TEST_SECRET", SECRET));
     assert!(done.status.success(), "{}", done.stderr);
@@ -110,7 +89,7 @@ fn s138_a_cluster_tells_nobody_what_it_was_given() {
     cluster.start_worker("w1", 1);
     cluster.until_connected(1);
     cluster.write("in/a.json", rows());
-    cluster.write("job.toml", JOB);
+    cluster.write("job.toml", JOB.text());
     let mut submit = cluster.weir(["job", "submit", "job.toml", "--env", "TEST_SECRET"]);
     let done = cluster.world().finish(submit.env("TEST_SECRET", SECRET));
     assert!(done.status.success(), "{}", done.stderr);

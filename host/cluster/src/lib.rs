@@ -66,11 +66,5 @@ pub use state::Settings;
 pub use views::component;
 pub use words::{Ask, ChangeId, Hello, Input, JobAsk, LogLine, NameAsk, Output, Receipt, RequestId};
 
-/// Events kept of each job; older ones are dropped.
-pub const EVENTS_PER_JOB_MAX: u64 = 1_000;
-
-/// Jobs one coordinator has at most: each has threads.
-pub const JOBS_MAX: usize = 1_000;
-
 #[cfg(test)]
 mod tests;

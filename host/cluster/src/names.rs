@@ -2,6 +2,7 @@
 //! name is never two jobs.
 
 use weir_model::Epoch;
+use weir_model::limits::JOBS_MAX;
 use weir_protocol::access::Person;
 use weir_protocol::api::{EventLevel, JobState, JobSubmission, Refusal};
 
@@ -12,7 +13,7 @@ use crate::queue::{NameWrite, Then, WAITING_MAX};
 use crate::record::{BegunChange, Change, Intent, JobRecord, WriteFailure};
 use crate::state::State;
 use crate::words::{ChangeId, NameAsk, Output, Receipt, RequestId};
-use crate::{JOBS_MAX, Now, kinds, refusals};
+use crate::{Now, kinds, refusals};
 
 /// Something that is to be written: the change, what was attempted, what follows.
 type NameDecision = (Change, String, Then);

@@ -26,8 +26,9 @@ use std::time::Duration;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction};
 use serde::de::DeserializeOwned;
-use weir_cluster::{BegunChange, Change, EVENTS_PER_JOB_MAX, Metadata, StoredJob, WriteFailure};
+use weir_cluster::{BegunChange, Change, Metadata, StoredJob, WriteFailure};
 use weir_model::Epoch;
+use weir_model::limits::EVENTS_PER_JOB_MAX;
 use weir_protocol::api::JobEvent;
 
 pub(crate) use self::lock::DataLock;

@@ -55,6 +55,15 @@ pub const COMPONENT_NESTING_MAX: usize = 8;
 /// Core instances one operator instance may hold (Python needs 38).
 pub const CORE_INSTANCES_MAX: usize = 128;
 
+/// Component instances one operator instance may hold.
+pub const COMPONENT_INSTANCES_MAX: usize = 1_000;
+
+/// Core modules and components a component may define. Python has 30.
+pub const DEFINITIONS_MAX: u64 = 1_000;
+
+/// How deep types may nest within a type section of a component. Tools that make components reach 3.
+pub const TYPE_NESTING_MAX: usize = 16;
+
 /// Linear memories one operator instance may hold.
 pub const MEMORIES_MAX: usize = 16;
 
@@ -244,6 +253,12 @@ pub const STREAM_WINDOW_BYTES_MAX: u32 = 1 << 20;
 /// Channels a peer may have open on one data connection. Each costs some 100 bytes as soon as the connection is there, and
 /// a stream window of bytes while nobody reads it.
 pub const CHANNELS_PER_CONNECTION_MAX: u32 = 4_096;
+
+/// Events kept of each job; older ones are dropped.
+pub const EVENTS_PER_JOB_MAX: u64 = 1_000;
+
+/// Jobs one coordinator has at most: each has threads.
+pub const JOBS_MAX: usize = 1_000;
 
 /// Connections an endpoint holds at a time, both kinds: two per peer. One more attempt gets no answer.
 pub const CONNECTIONS_MAX: usize = 1_024;

@@ -129,6 +129,41 @@ pub(super) fn links(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Folders that a path of this repository begins with.
+const FOLDERS: &[&str] =
+    &["bench/", "docs/", "examples/", "fuzz/", "guest-sdk/", "host/", "operators/", "sim/", "tests/", "xtask/"];
+
+/// Where the commands of xtask are named.
+const XTASK: &str = "xtask/src/main.rs";
+
+/// What the page for people who change the code names is there: files, folders, and commands of xtask.
+pub(super) fn names_in_hacking(tree: &Tree, findings: &mut Vec<Finding>) {
+    let Some(page) = tree.get("docs/HACKING.md") else { return };
+    let usage = tree.get(XTASK).map_or("", |file| file.text.as_str());
+    for (number, line) in page.text.lines().enumerate() {
+        for path in line.split('`').skip(1).step_by(2).filter(|path| FOLDERS.iter().any(|folder| path.starts_with(folder))) {
+            let is_pattern =
+                path.contains(|c: char| c.is_ascii_uppercase() || c == ' ') && !path.ends_with(".md") || path.contains("NN");
+            if !is_pattern && !tree.has(path.trim_end_matches('/')) {
+                let what = format!("there is no {path}");
+                findings.push(Finding::new(
+                    &page.path,
+                    number + 1,
+                    what,
+                    "name what is there now; the recipe may have changed with it",
+                ));
+            }
+        }
+        for rest in line.split("cargo xtask ").skip(1) {
+            let command = rest.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+            if !usage.contains(&format!("\n  {command} ")) && !usage.contains(&format!("\n  {command}\n")) {
+                let what = format!("xtask has no command {command}");
+                findings.push(Finding::new(&page.path, number + 1, what, "`cargo xtask help` names them"));
+            }
+        }
+    }
+}
+
 /// The targets of `[text](target)` and of `[text]: target`.
 fn link_targets(line: &str) -> Vec<&str> {
     let mut targets: Vec<&str> = line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()).collect();
@@ -212,6 +247,13 @@ mod tests {
         assert_eq!(places(&tree(&[("CHANGELOG.md", "# Changelog\n## 0.1\n")]), changelog), ["CHANGELOG.md:1"]);
         assert_eq!(places(&tree(&[]), changelog), ["CHANGELOG.md:1"]);
         assert!(places(&tree(&[("CHANGELOG.md", "## [Unreleased]\n")]), changelog).is_empty());
+    }
+
+    #[test]
+    fn what_hacking_names_is_there() {
+        let text = "`host/a/src/lib.rs` `host/a/` `lib.rs` `host/a/NAME.rs` `docs/errors/E00NN.md`\n`host/gone.rs`\ncargo xtask tidy\ncargo xtask tid\n";
+        let tree = tree(&[("docs/HACKING.md", text), ("host/a/src/lib.rs", ""), (XTASK, "\n  tidy      checks\n")]);
+        assert_eq!(places(&tree, names_in_hacking), ["docs/HACKING.md:2", "docs/HACKING.md:4"]);
     }
 
     #[test]

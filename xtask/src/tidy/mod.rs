@@ -128,6 +128,7 @@ fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     rust::lengths(tree, &mut findings);
     rust::functions(tree, &mut findings);
     names::participles(tree, &mut findings);
+    names::limits(tree, &mut findings);
     rust::unsafety(tree, &mut findings);
     rust::allows(tree, &mut findings);
     rust::leftovers(tree, &mut findings);
@@ -137,6 +138,7 @@ fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     documents::error_numbers(tree, &mut findings);
     documents::changelog(tree, &mut findings);
     documents::links(tree, &mut findings);
+    documents::names_in_hacking(tree, &mut findings);
     findings
 }
 

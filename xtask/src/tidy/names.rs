@@ -73,6 +73,23 @@ pub(super) fn participles(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Where limits are.
+const LIMITS: [&str; 3] = ["host/model/src/limits.rs", "host/api/src/limits.rs", "host/master/src/limits.rs"];
+
+/// A limit that other crates know is where all such limits are, beside those that it has to fit to.
+pub(super) fn limits(tree: &Tree, findings: &mut Vec<Finding>) {
+    let files = tree.with_extension(".rs").filter(|file| file.path.starts_with("host/") && !is_test(&file.path));
+    for file in files.filter(|file| !LIMITS.contains(&file.path.as_str())) {
+        for (number, line) in code_of(&file.text).lines().enumerate() {
+            let name = line.trim_start().strip_prefix("pub const ").and_then(|rest| rest.split(':').next());
+            if let Some(name) = name.filter(|name| ["_MAX", "_TIMEOUT", "_TIMEOUT_MS"].iter().any(|end| name.ends_with(end))) {
+                let hint = "move it to host/model/src/limits.rs, with an assertion of how it relates to others";
+                findings.push(Finding::new(&file.path, number + 1, format!("the limit {name} stands alone"), hint));
+            }
+        }
+    }
+}
+
 /// The type that a line defines.
 fn type_name(line: &str) -> Option<&str> {
     let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
@@ -90,6 +107,13 @@ fn is_participle(name: &str) -> bool {
 mod tests {
     use super::super::samples::{places, tree};
     use super::*;
+
+    #[test]
+    fn a_public_limit_is_found_where_no_other_is() {
+        let text = "pub const ROWS_MAX: usize = 1;\npub(crate) const OWN_MAX: usize = 1;\nconst OTHER_MAX: u8 = 1;\npub const NAME: &str = \"\";\n";
+        let tree = tree(&[("host/a/src/b.rs", text), (LIMITS[0], text), ("sim/src/c.rs", text)]);
+        assert_eq!(places(&tree, limits), ["host/a/src/b.rs:1"]);
+    }
 
     #[test]
     fn a_type_called_by_a_participle_is_found_and_a_noun_with_one_is_not() {

@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use weir_cluster::{Change, ChangeId, Input, JOBS_MAX, Metadata, WriteFailure};
+use weir_cluster::{Change, ChangeId, Input, Metadata, WriteFailure};
+use weir_model::limits::JOBS_MAX;
 use weir_protocol::panics::{bug, caught};
 
 use super::Inner;

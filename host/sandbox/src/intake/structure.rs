@@ -8,12 +8,6 @@ use weir_model::limits;
 
 use super::{IntakeError, features};
 
-/// How deep types may nest within a type section. Tools that make components reach 3.
-const TYPE_NESTING_MAX: usize = 16;
-
-/// Core modules and components a component may define. Python has 30.
-const DEFINITIONS_MAX: u64 = 1_000;
-
 /// What the first look finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outline {
@@ -55,7 +49,12 @@ pub(super) fn walk(bytes: &[u8]) -> Result<Outline, IntakeError> {
                 }
                 open.push(encoding);
                 definitions += 1;
-                at_most("the number of core modules and components", definitions, DEFINITIONS_MAX, "split the operator in two")?;
+                at_most(
+                    "the number of core modules and components",
+                    definitions,
+                    limits::DEFINITIONS_MAX,
+                    "split the operator in two",
+                )?;
                 let nesting = open.iter().filter(|encoding| **encoding == Encoding::Component).count();
                 at_most(
                     "the nesting depth of components",
@@ -97,8 +96,8 @@ fn type_depth(section: &[u8], offset: usize) -> Result<(), IntakeError> {
     read_types(&mut reader).map_err(|error| match error {
         Depth::TooDeep => limit(
             "the nesting depth of component types",
-            TYPE_NESTING_MAX as u64 + 1,
-            TYPE_NESTING_MAX as u64,
+            limits::TYPE_NESTING_MAX as u64 + 1,
+            limits::TYPE_NESTING_MAX as u64,
             "compose fewer components into one another",
         ),
         Depth::Malformed(error) => features::explain(&error),
@@ -124,7 +123,7 @@ fn read_types(reader: &mut BinaryReader<'_>) -> Result<(), Depth> {
 }
 
 fn read_type(reader: &mut BinaryReader<'_>, depth: usize) -> Result<(), Depth> {
-    if depth > TYPE_NESTING_MAX {
+    if depth > limits::TYPE_NESTING_MAX {
         return Err(Depth::TooDeep);
     }
     let kind = peek(reader)?;

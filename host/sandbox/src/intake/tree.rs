@@ -8,9 +8,6 @@ use weir_model::limits;
 use super::IntakeError;
 use super::structure::at_most;
 
-/// Component instances one operator instance may hold.
-const COMPONENT_INSTANCES_MAX: u64 = 1_000;
-
 /// A component and everything nested in it. Ids are positions in these lists, in the order in which definitions start.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
@@ -210,7 +207,7 @@ impl Totals {
 fn check(totals: &Totals) -> Result<(), IntakeError> {
     const FEWER: &str = "link the operator's libraries statically, or split the operator in two";
     at_most("the number of core instances", totals.core_instances, limits::CORE_INSTANCES_MAX as u64, FEWER)?;
-    at_most("the number of component instances", totals.component_instances, COMPONENT_INSTANCES_MAX, FEWER)?;
+    at_most("the number of component instances", totals.component_instances, limits::COMPONENT_INSTANCES_MAX as u64, FEWER)?;
     at_most("the number of linear memories", totals.memories, limits::MEMORIES_MAX as u64, FEWER)?;
     at_most("the number of tables", totals.tables, limits::TABLES_MAX as u64, FEWER)?;
     at_most(
