@@ -94,6 +94,16 @@ fn s138_a_cluster_tells_nobody_what_it_was_given() {
     let done = cluster.world().finish(submit.env("TEST_SECRET", SECRET));
     assert!(done.status.success(), "{}", done.stderr);
     cluster.until_state("secrets", "finished");
+    // In places too: a viewer is shown the variable's name.
+    let place = "interval = \"50ms\"\nstorage = \"checkpoints-${TEST_SECRET}\"";
+    cluster.write("places.toml", JOB.replace("\"secrets\"", "\"places\"").replace("interval = \"50ms\"", place));
+    let mut submit = cluster.weir(["job", "submit", "places.toml", "--env", "TEST_SECRET"]);
+    let done = cluster.world().finish(submit.env("TEST_SECRET", SECRET));
+    assert!(done.status.success(), "{}", done.stderr);
+    cluster.good(&["token", "create", "v", "--role", "viewer", "--output", "v.token"]);
+    let shown = cluster.good(&["job", "show", "places", "--json", "--token-file", "v.token"]);
+    assert!(shown.contains("checkpoints-${TEST_SECRET}"), "{shown}");
+    assert_silent("job show of places", shown.as_bytes());
     let token = fs::read_to_string(cluster.path("cluster/token")).expect("the token");
     for (what, text) in [
         ("job submit", done.stderr + &done.stdout),

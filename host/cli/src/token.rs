@@ -79,7 +79,6 @@ fn create(client: &Client, wanted: &NewToken, file: Option<PathBuf>, global: &Gl
         return Err(not_written(format!("cannot write a token into {}: it exists", file.display())).into());
     }
     let CreatedToken { token, secret } = client.create_token(wanted)?;
-    global.note(&format!("token {} has the role {} and counts {}", token.name, token.role, expiry(&token)));
     if let Some(file) = &file {
         let written = Token::new(&secret).map(|token| token.create(file));
         let problem = match written {
@@ -94,6 +93,7 @@ fn create(client: &Client, wanted: &NewToken, file: Option<PathBuf>, global: &Gl
         }
         global.note(&format!("its secret is in {}: WEIR_TOKEN_FILE or --token-file names that file", file.display()));
     }
+    global.note(&format!("token {} has the role {} and counts {}", token.name, token.role, expiry(&token)));
     if global.json {
         let secret = file.is_none().then_some(secret);
         return output::print_json(&json!({ "token": token, "secret": secret, "file": file }));

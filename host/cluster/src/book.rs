@@ -93,3 +93,38 @@ pub(crate) fn happen(record: &mut JobRecord, entry: Entry, now_ms: u64) -> Optio
     record.last_event += 1;
     Some(JobEvent { number: record.last_event, at_ms: now_ms, level, kind: kind.to_owned(), message, by: entry.by })
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_model::{OddExample, OddKind, Oddities};
+    use weir_protocol::api::{EventLevel, JobState};
+
+    use super::*;
+
+    #[test]
+    fn s138_events_reasons_and_examples_name_a_variable_in_place_of_its_value() {
+        let record = serde_json::json!({
+            "spec": {
+                "file": "j.toml", "text": "", "overrides": [], "environment": { "PASSWORD": "hunter2" }, "job_dir": "/", "dead_letters": "/",
+                "components": {},
+            },
+            "fresh": false, "allow_dropped_state": false, "desired": "run", "rescale": null, "state": "running", "reason": null, "slots": 1,
+            "attempt": 1, "attempts": 1, "submitted_at_ms": 1, "since_ms": 1, "last_event": 0,
+        });
+        let mut record: JobRecord = serde_json::from_value(record).unwrap();
+        let why = "cannot open /d/hunter2".to_owned();
+        let event = (EventLevel::Error, crate::kinds::FAILED, why.clone());
+        let entry = Entry { state: Some((JobState::Failed, Some(why))), event: Some(event), by: None };
+        let event = happen(&mut record, entry, 2).unwrap();
+        assert_eq!(
+            (event.message.as_str(), record.reason.as_deref()),
+            ("cannot open /d/${PASSWORD}", Some("cannot open /d/${PASSWORD}"))
+        );
+
+        let mut oddities = Oddities::new();
+        oddities.add(OddKind::Rejected, || OddExample::new(b"{}", "no field hunter2"));
+        oddities.edit_examples(|text| record.spec.covered(text));
+        let first = oddities.get(OddKind::Rejected).unwrap().first.clone().unwrap();
+        assert_eq!((first.value.as_str(), first.reason.as_str()), ("{}", "no field ${PASSWORD}"));
+    }
+}
