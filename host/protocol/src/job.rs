@@ -102,7 +102,6 @@ mod tests {
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             job_dir: String::new(),
             dead_letters: String::new(),
-            allow_repeated_output: false,
             components: BTreeMap::new(),
             allow_repeated_output: false,
         };
