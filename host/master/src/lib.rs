@@ -23,14 +23,16 @@ mod progress;
 mod prospects;
 mod requests;
 mod run;
+mod store_failure;
 mod words;
 
 pub use limits::Limits;
 pub use master::Master;
 
-pub use notice::Notice;
+pub use notice::{Notice, Shortage};
 pub use outcome::{JobError, Outcome};
 pub use progress::{CheckpointProgress, Pauses, Progress, VertexProgress};
+pub use store_failure::{StoreFailure, StoreFailureKind};
 pub use words::*;
 
 #[cfg(test)]

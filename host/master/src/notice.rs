@@ -4,7 +4,20 @@ use std::time::Duration;
 
 use weir_model::{Attempt, CheckpointId, Timestamp};
 
-use crate::{Progress, Shortage};
+use crate::Progress;
+
+/// There are not enough free slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// Slots the job needs.
+    pub needed: u32,
+    /// Slots that are free.
+    pub free: u32,
+    /// Slots that jobs wait for which were submitted before. They are served first.
+    pub ahead: u32,
+    /// Workers that are connected.
+    pub workers: u32,
+}
 
 /// Something that people want to see.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use weir_model::{Attempt, CheckpointId};
 use weir_protocol::{Command, Execution, JobSpec, Prepare, Report, Running, WorkerAddress, WorkerId};
-use weir_storage::{Durable, ErrorKind, Manifest, Segment, StorageError};
+use weir_storage::{Durable, Manifest, Segment};
 
-use crate::{JobError, Notice, Outcome};
+use crate::{JobError, Notice, Outcome, Shortage, StoreFailure};
 
 /// A job that is to run.
 #[derive(Clone, Debug)]
@@ -51,19 +51,6 @@ pub struct Slots {
     pub workers: Vec<WorkerAddress>,
     /// By slot: index of its worker.
     pub slots: Vec<u32>,
-}
-
-/// There are not enough free slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// Slots the job needs.
-    pub needed: u32,
-    /// Slots that are free.
-    pub free: u32,
-    /// Slots that jobs wait for which were submitted before. They are served first.
-    pub ahead: u32,
-    /// Workers that are connected.
-    pub workers: u32,
 }
 
 /// What a person wants of a job.
@@ -282,57 +269,4 @@ pub struct Led {
     pub newest: Option<Durable>,
     /// A number greater than that of any checkpoint.
     pub next_checkpoint: CheckpointId,
-}
-
-/// What can be done about a request that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreFailureKind {
-    /// The same may work later. It may also have taken effect: nobody knows.
-    Transient,
-    /// A person has to change something first.
-    Permanent,
-    /// What was stored is missing or damaged.
-    Damaged,
-    /// A newer attempt of the job runs: this one must end and may not commit anything.
-    Fenced,
-    /// It was not answered in time. It may still take effect.
-    TimedOut,
-    /// What carries requests out has failed. It may have taken effect.
-    Broken,
-}
-
-/// A request to the storage failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreFailure {
-    /// What can be done.
-    pub kind: StoreFailureKind,
-    /// What went wrong, where, with a hint.
-    pub reason: String,
-}
-
-impl From<&StorageError> for StoreFailure {
-    /// The one place where errors of the storage are classified.
-    fn from(error: &StorageError) -> StoreFailure {
-        let kind = match error.kind() {
-            ErrorKind::Retry => StoreFailureKind::Transient,
-            // Whoever has the job may be about to let go of it: a process that ends, or a thread that waits for a mount.
-            ErrorKind::Configuration if matches!(error, StorageError::Locked { .. }) => StoreFailureKind::Transient,
-            ErrorKind::Damaged => StoreFailureKind::Damaged,
-            ErrorKind::Fenced => StoreFailureKind::Fenced,
-            ErrorKind::Configuration | ErrorKind::Bug => StoreFailureKind::Permanent,
-        };
-        StoreFailure { kind, reason: error.to_string() }
-    }
-}
-
-impl From<StorageError> for StoreFailure {
-    fn from(error: StorageError) -> StoreFailure {
-        StoreFailure::from(&error)
-    }
-}
-
-impl std::fmt::Display for StoreFailure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.reason)
-    }
 }
