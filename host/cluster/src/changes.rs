@@ -64,7 +64,7 @@ impl State {
             let (begun, entry, then) = match item {
                 Item::Note(note) => {
                     note.edit.apply(&mut record);
-                    (BegunChange::Kept, Some(note.entry.clone()), Then::Noted(note))
+                    (BegunChange::Kept, Some(note.entry.clone()), Then::Noted(Box::new(note)))
                 }
                 Item::Ask(request, by, ask) => match self.judge(name, ask) {
                     Ok(Some(wanted)) => {

@@ -104,7 +104,7 @@ pub(crate) struct JobWrite {
 
 /// What follows when a change is written, or is not.
 pub(crate) enum Then {
-    Noted(Note),
+    Noted(Box<Note>),
     Asked { request: RequestId, action: String, wish: Wish },
     Recorded,
 }

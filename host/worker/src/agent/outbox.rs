@@ -33,16 +33,18 @@ impl Outbox {
 impl Reports for Outbox {
     fn report(&self, report: Report) {
         let mut current = self.current.lock();
-        match current.as_ref().map(|sender| sender.try_send(report)) {
-            Some(Ok(())) => {}
-            Some(Err(TrySendError::Full(_))) => {
+        let Some(sender) = &*current else {
+            tracing::debug!("a report goes nowhere: there is no coordinator now");
+            return;
+        };
+        match sender.try_send(report) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
                 // What was said would have a gap: the connection ends, and the next registration says how far everything is.
                 tracing::warn!("{REPORTS_WAITING_MAX} reports wait for the connection to the coordinator: it is given up");
                 *current = None;
             }
-            None | Some(Err(TrySendError::Closed(_))) => {
-                tracing::debug!("a report goes nowhere: there is no coordinator now");
-            }
+            Err(TrySendError::Closed(_)) => tracing::debug!("a report goes nowhere: its connection has ended"),
         }
     }
 }

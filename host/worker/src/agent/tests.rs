@@ -237,6 +237,7 @@ fn s88_a_worker_that_runs_something_obeys_no_other_coordinator_and_waits_for_its
     assert!(alive(&*other.cluster).is_empty());
     let first = coordinator(folder.path(), address);
     until("it finds its own again", || alive(&*first.cluster).pop());
+    until("it is welcomed there", || (agent.worker.kept.lock().len() > kept).then_some(()));
     assert_eq!(agent.worker.kept.lock()[kept..], [vec![]], "only the first has said what may go on");
     assert!(agent.worker.told.lock().is_empty());
 
