@@ -95,8 +95,8 @@ fn s138_a_cluster_tells_nobody_what_it_was_given() {
     assert!(done.status.success(), "{}", done.stderr);
     cluster.until_state("secrets", "finished");
     // In places too: a viewer is shown the variable's name.
-    let place = "interval = \"50ms\"\nstorage = \"checkpoints-${TEST_SECRET}\"";
-    cluster.write("places.toml", JOB.replace("\"secrets\"", "\"places\"").replace("interval = \"50ms\"", place));
+    let places = KeyedJob { name: "places", job: "checkpoint = { storage = \"checkpoints-${TEST_SECRET}\" }", ..JOB };
+    cluster.write("places.toml", places.text());
     let mut submit = cluster.weir(["job", "submit", "places.toml", "--env", "TEST_SECRET"]);
     let done = cluster.world().finish(submit.env("TEST_SECRET", SECRET));
     assert!(done.status.success(), "{}", done.stderr);
