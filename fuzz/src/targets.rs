@@ -30,7 +30,6 @@ pub(crate) fn all() -> Vec<Target> {
         json("committables", lines::committables, lines::prepared, 1_000),
         json("manifest", weir_storage::fuzz::manifest, weir_storage::fuzz::manifests, 1_000),
         json("log_entry", weir_storage::fuzz::entry, weir_storage::fuzz::entries, 2_000),
-        json("job_info", weir_storage::fuzz::job_info, weir_storage::fuzz::job_infos, 2_000),
         json("json", lines::json, lines::values, 5_000),
         Target { name: "clf", run: lines::clf, seeds: lines::accesses, words: lines::WORDS, bounded: 5_000 },
         Target { name: "times", run: lines::times, seeds: lines::moments, words: lines::WORDS, bounded: 5_000 },

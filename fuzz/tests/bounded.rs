@@ -29,5 +29,5 @@ macro_rules! bounded {
 
 bounded! {
     report peer_message command component images job api lines compressed positions committables
-    manifest log_entry job_info json clf times knock hello channel_header frames
+    manifest log_entry json clf times knock hello channel_header frames
 }

@@ -5,7 +5,9 @@
 //! takes its place goes on afterwards, and believes that it leads.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use weir_cluster::{
     Ask, BegunChange, Change, ChangeId, Hello, Input as Told, JobAsk, Machine, NameAsk, Now as ClusterNow, Output as Says,
     RequestId, Settings, StoredJob, WriteFailure,
@@ -15,7 +17,7 @@ use weir_model::Epoch;
 use weir_protocol::access::Person;
 use weir_protocol::api::{JobState, JobSubmission};
 use weir_protocol::{Command, Register, Report, Running};
-use weir_storage::JobStorage;
+use weir_storage::{JobLog, Writer};
 
 use crate::scenario::{Edition, Fault};
 use crate::storekeeper::Request;
@@ -48,7 +50,8 @@ pub(crate) struct Process {
     machine: Machine,
     master: Option<Master>,
     links: BTreeMap<Session, usize>,
-    pub(crate) storage: JobStorage,
+    /// The job's log, as this process knows it. What it has asked for may be done when it is no more.
+    pub(crate) log: Arc<Mutex<JobLog>>,
     /// What the storage is asked for, in order.
     pub(crate) requests: VecDeque<Request>,
     /// When the request that is carried out counts for nothing any more.
@@ -152,7 +155,7 @@ impl World {
             machine,
             master: None,
             links: BTreeMap::new(),
-            storage,
+            log: Arc::new(Mutex::new(JobLog::new(storage, Writer { epoch: epoch(id), nonce: id }))),
             requests: VecDeque::new(),
             storing_until_us: None,
             written_us: 0,

@@ -2,7 +2,7 @@
 //!
 //! What runs is the real thing: tasks turn by turn (`weir_task`), with their gates, routers and aligners; the coordinator's
 //! checkpoint machine and restart strategies (`weir_checkpoint`); frames as bytes between workers (`weir_channel::wire`); files,
-//! manifests, attempts and deletion (`weir_storage`); the rules by which rows in flight are divided after a rescale. What is
+//! manifests, the log and deletion (`weir_storage`); the rules by which rows in flight are divided after a rescale. What is
 //! simulated is everything around it: time, which task is next, packets, the disk, crashes, people. One thread does it
 //! all, and the seed decides everything, so a run that fails fails again in the same way.
 //!

@@ -1,20 +1,20 @@
 //! What a checkpoint of a large job costs its coordinator: the job's master and manifest-sized acknowledgements, without a network.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use object_store::memory::InMemory;
 use weir_coordinator::carry_out;
 use weir_master::{Input, Limits, Master, MasterJob, Now, Output, Slots, Store, Stored};
-use weir_model::{Attempt, CheckpointId, TaskId};
+use weir_model::{Attempt, CheckpointId, Epoch, TaskId};
 use weir_plan::{Job, Topology};
 use weir_protocol::{
     Acknowledgement, Command, InstanceAcknowledgement, JobSpec, Report, SinkAcknowledgement, SourceAcknowledgement,
     WorkerAddress, WorkerId,
 };
-use weir_storage::{Committable, InstanceState, JobStorage, Segment, StoredFile};
+use weir_storage::{Committable, InstanceState, JobLog, JobStorage, Segment, StoredFile, Writer};
 
 /// Key groups that each subtask of a keyed operator has.
 const KEY_GROUPS_EACH: u32 = 4;
@@ -78,11 +78,7 @@ fn acknowledgement(job: &Job, topology: &Topology, task: TaskId, checkpoint: Che
     let instance = |group: u16| InstanceAcknowledgement {
         uid: uids[0].to_owned(),
         name: format!("g{group}"),
-        state: InstanceState {
-            chain: (0..CHAIN).map(|number| segment(&file, number)).collect(),
-            watermark: 1_700_000_000_000,
-            finished: false,
-        },
+        state: InstanceState::of_memory((0..CHAIN).map(|number| segment(&file, number)).collect(), 1_700_000_000_000, false),
     };
     let value = serde_json::json!({"path": format!("part-{subtask}-{checkpoint}"), "bytes": 123_456});
     Acknowledgement {
@@ -122,7 +118,7 @@ pub fn cpu_time() -> Duration {
 /// A master whose job's tasks run, and the place of its checkpoints.
 struct Running {
     master: Master,
-    storage: JobStorage,
+    log: JobLog,
     now_ms: u64,
 }
 
@@ -139,7 +135,8 @@ impl Running {
         let master = Master::new(settings, Limits::DEFAULT).unwrap_or_else(|error| panic!("the job of the measurement: {error}"));
         let storage = JobStorage::with_store(Arc::new(InMemory::new()), "memory:", "scale");
         let storage = storage.unwrap_or_else(|error| panic!("a storage in memory: {error}"));
-        let mut running = Running { master, storage, now_ms: 0 };
+        let log = JobLog::new(storage, Writer { epoch: Epoch { origin: [1; 16], count: 1 }, nonce: 1 });
+        let mut running = Running { master, log, now_ms: 0 };
         let mut inputs = vec![Input::Tick];
         while let Some(input) = inputs.pop() {
             for output in running.handle(input) {
@@ -156,7 +153,7 @@ impl Running {
     }
 
     /// What workers, slots, disk and storage answer until tasks run.
-    fn answer(&self, output: Output, workers: usize) -> Option<Input> {
+    fn answer(&mut self, output: Output, workers: usize) -> Option<Input> {
         Some(match output {
             Output::Reserve { slots } => {
                 let address = |worker: usize| WorkerAddress { worker: format!("w{worker}"), address: String::new() };
@@ -165,7 +162,7 @@ impl Running {
             }
             Output::Record(_) => Input::Recorded(Ok(())),
             Output::Store { request, what, .. } => {
-                let answer = carry_out(&self.storage, &what).transpose()?;
+                let answer = carry_out(&mut self.log, &what).transpose()?;
                 Input::Stored { request, answer }
             }
             Output::Send { worker, command } => {
@@ -218,10 +215,12 @@ pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measured {
         for (worker, report) in from.iter().zip(reports) {
             asked.extend(running.handle(Input::Report { worker: worker.clone(), report: Box::new(report) }));
         }
-        let Some(Output::Store { request, what: Store::Complete(manifest), .. }) = asked.pop() else { panic!("{asked:?}") };
+        let Some(Output::Store { request, what: Store::Complete { manifest, retained }, .. }) = asked.pop() else {
+            panic!("{asked:?}")
+        };
         manifest_bytes = serde_json::to_vec(&*manifest).map_or(0, |document| document.len());
         let before_storage = cpu_time() - started;
-        let durable = running.storage.complete(&manifest).unwrap_or_else(|error| panic!("{error}"));
+        let durable = running.log.complete(&manifest, retained).unwrap_or_else(|error| panic!("{error}"));
         let started = cpu_time();
         running.now_ms += 1;
         let completed = running.handle(Input::Stored { request, answer: Ok(Stored::Completed(durable)) });

@@ -2,9 +2,12 @@
 //! with what may go wrong. An answer may be lost, or come late or never; a request may take effect when nobody waits for it any
 //! more, even after its process has ended.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use weir_coordinator::carry_out;
 use weir_master::{Input, RequestId, Store, StoreFailure, StoreFailureKind, Stored};
-use weir_storage::{JobStorage, Manifest, ManifestKind};
+use weir_storage::{JobLog, Manifest, ManifestKind};
 
 use crate::coordinator::{Process, ProcessId};
 use crate::scenario::Fault;
@@ -33,7 +36,7 @@ impl Request {
 
 /// A request whose process does not wait for it.
 pub(crate) struct Straggler {
-    storage: JobStorage,
+    log: Arc<Mutex<JobLog>>,
     what: Store,
 }
 
@@ -70,18 +73,18 @@ impl World {
     pub(crate) fn store(&mut self, id: ProcessId, mut request: Request) {
         let now_us = self.now_us();
         let Some(process) = self.coordinator.processes.get(&id) else { return };
-        let storage = process.storage.clone();
+        let log = process.log.clone();
         let until_us = self.hangs_until_us;
         if until_us > now_us {
             // Nothing is heard of it before the storage answers again; the process goes on without it after its deadline.
             self.seen.hung += 1;
             self.at(request.deadline_us, Event::NextRequest(id));
             if self.random.percent(60) {
-                self.at(until_us, Event::Straggler(Box::new(Straggler { storage, what: request.what })));
+                self.at(until_us, Event::Straggler(Box::new(Straggler { log, what: request.what })));
             }
             return;
         }
-        let answer = carry_out(&storage, &request.what);
+        let answer = carry_out(&mut log.lock(), &request.what);
         if let Err(StoreFailure { kind: StoreFailureKind::Transient, .. }) = &answer
             && request.tries + 1 < TRIES
         {
@@ -90,7 +93,7 @@ impl World {
             return self.after_disk(delay_us, Event::Storage(id, Box::new(request)));
         }
         let answer = match (&request.what, answer) {
-            (Store::Complete(manifest), Ok(stored)) => {
+            (Store::Complete { manifest, .. }, Ok(stored)) => {
                 self.completed(manifest);
                 if self.step_fault(Fault::CoordinatorCrash, 0) {
                     return;
@@ -104,7 +107,7 @@ impl World {
             }
             (_, answer) => answer,
         };
-        if matches!((&request.what, &answer), (Store::Complete(_), Err(_))) {
+        if matches!((&request.what, &answer), (Store::Complete { .. }, Err(_))) {
             self.seen.manifest_failed += 1;
         }
         self.log(|| format!("coordinator {id}: the storage answers {:?}: {}", request.id, brief(&answer)));
@@ -125,10 +128,10 @@ impl World {
 
     /// A request takes effect that nobody waits for any more.
     pub(crate) fn straggle(&mut self, straggler: &Straggler) {
-        let answer = carry_out(&straggler.storage, &straggler.what);
+        let answer = carry_out(&mut straggler.log.lock(), &straggler.what);
         self.seen.stragglers += 1;
         self.log(|| format!("a request that nobody waits for: {}", brief(&answer)));
-        if let (Store::Complete(manifest), Ok(_)) = (&straggler.what, &answer) {
+        if let (Store::Complete { manifest, .. }, Ok(_)) = (&straggler.what, &answer) {
             self.completed(manifest);
             self.seen.uncertain.push(manifest.id());
         }
@@ -136,10 +139,10 @@ impl World {
 
     /// A process is no more. What it had asked for last may still happen.
     pub(crate) fn outlives(&mut self, process: Process) {
-        let Process { storage, requests, .. } = process;
+        let Process { log, requests, .. } = process;
         if let Some(request) = requests.into_iter().next().filter(|_| self.random.percent(30)) {
             let delay_us = self.random.delay_us(300_000);
-            self.after(delay_us, Event::Straggler(Box::new(Straggler { storage, what: request.what })));
+            self.after(delay_us, Event::Straggler(Box::new(Straggler { log, what: request.what })));
         }
     }
 

@@ -184,8 +184,9 @@ fn operator(uid: &str, state: &OperatorState) -> String {
         text.push_str(&format!("  component  {name}, digest {}\n", short(&component.digest)));
     }
     if !state.instances.is_empty() {
-        let segments = || state.template.iter().chain(state.instances.values().flat_map(|instance| &instance.chain));
-        let longest = state.instances.values().map(|instance| instance.chain.len()).max().unwrap_or(0);
+        let segments =
+            || state.template.iter().chain(state.instances.values().flat_map(|instance| instance.parts.values().flatten()));
+        let longest = state.instances.values().map(|instance| instance.memory().len()).max().unwrap_or(0);
         let bytes = output::size(needed(segments()));
         text.push_str(&format!("  images     {} of {bytes}, longest chain {longest}\n", state.instances.len()));
     }

@@ -60,13 +60,13 @@ pub(crate) fn segment() -> Segment {
 
 /// What worker a may say of task 2.
 pub(crate) fn good() -> Acknowledgement {
-    let state = InstanceState { chain: vec![segment()], watermark: 0, finished: false };
+    let state = InstanceState::of_memory(vec![segment()], 0, false);
     let in_flight = InFlightState {
         from: "in".to_owned(),
         output: Some(0),
         input: 0,
         sender: 1,
-        exchange: Some("hash".to_owned()),
+        exchange: "hash".to_owned(),
         groups: None,
         rows: 1,
         frames: segment(),

@@ -1,7 +1,10 @@
 //! One job and one worker in one process: no cluster, no metadata, as many slots as a job needs.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Mutex;
 
+use weir_model::Epoch;
 use weir_protocol::{Command, WorkerAddress};
 use weir_storage::{JobStorage, StorageError};
 
@@ -24,12 +27,16 @@ pub struct Local {
     worker: Tell,
     open: Open,
     watch: Mutex<Watch>,
+    epoch: Epoch,
 }
 
 impl Local {
     /// The worker is told things by `worker`, which must not block.
     pub fn new(worker: Tell, open: Open, watch: Watch) -> Local {
-        Local { worker, open, watch: Mutex::new(watch) }
+        // It has no metadata that another one could be started from.
+        let random = || RandomState::new().build_hasher().finish();
+        let origin = (u128::from(random()) << 64 | u128::from(random())).to_be_bytes();
+        Local { worker, open, watch: Mutex::new(watch), epoch: Epoch { origin, count: 1 } }
     }
 }
 
@@ -43,6 +50,10 @@ impl Surroundings for Local {
 
     fn send(&self, _: &str, _: &str, command: Command) {
         (self.worker)(command);
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     fn storage(&self, url: &str, job: &str) -> Result<JobStorage, StorageError> {

@@ -1,6 +1,7 @@
 //! What the master of a job needs from the process around it. A cluster's coordinator has it, and so has `weir run`.
 
 use weir_master::{Begun, Notice, Shortage, Slots};
+use weir_model::Epoch;
 use weir_protocol::Command;
 use weir_storage::{JobStorage, StorageError};
 
@@ -17,6 +18,9 @@ pub trait Surroundings: Send + Sync {
 
     /// Tells a worker something. To one that is lost it goes nowhere.
     fn send(&self, job: &str, worker: &str, command: Command);
+
+    /// Who this coordinator is, among all that a job may have.
+    fn epoch(&self) -> Epoch;
 
     /// Opens the place of a job's checkpoints. May take as long as the storage does.
     ///

@@ -4,7 +4,7 @@ use weir_model::InstanceId;
 use weir_plan::{Exchange, Job, VertexKind};
 use weir_protocol::JobSpec;
 use weir_protocol::manifest::{edge_between, is_divided_alike};
-use weir_storage::{ConfigDigests, InFlightState, Manifest, OperatorState, instance_id};
+use weir_storage::{ConfigDigests, InFlightState, Manifest, OperatorState, StatePart, instance_id};
 
 use crate::JobError;
 
@@ -52,9 +52,15 @@ impl Wanted<'_> {
     fn check_operator(self, vertex: usize, state: &OperatorState, at: &str) -> Result<(), JobError> {
         let uid = &self.job.vertices[vertex].uid;
         let kind = &self.job.vertices[vertex].kind;
-        let images = state.instances.values().any(|instance| !instance.chain.is_empty());
+        let images = state.instances.values().any(|instance| !instance.is_empty());
         check_kind(uid, kind, state, images, at)?;
         self.check_in_flight(vertex, state, at)?;
+        if state.instances.values().any(|instance| instance.parts.keys().any(|part| *part != StatePart::Memory)) {
+            return Err(JobError::Refused(format!(
+                "cannot resume from {at}: operator `{uid}` has state besides its memory, which this version of weir does not restore; use the \
+                 version that took it, or a newer one"
+            )));
+        }
         let VertexKind::Operator(spec) = kind else { return Ok(()) };
         let (Some(pin), Some(component)) = (self.spec.components.get(&spec.component.to_string()), &state.component) else {
             return Ok(());
@@ -107,20 +113,19 @@ impl Wanted<'_> {
         };
         let now = edge.exchange.to_string();
         let drained = "let the job run with unaligned_after = \"never\" and stop it, which leaves none on their way";
-        match &one.exchange {
-            None => Some(format!(
-                ", and the version of weir that took the checkpoint has not recorded by which exchange; with that version, {drained}"
-            )),
-            Some(then) if !is_divided_alike(edge, one) => Some(format!(
+        if !is_divided_alike(edge, one) {
+            let then = &one.exchange;
+            return Some(format!(
                 " by exchange \"{then}\", and the job file now says \"{now}\"; put \"{then}\" back, and before you change it {drained}"
-            )),
-            Some(_) if edge.exchange == Exchange::Broadcast && was_keyed != self.job.is_keyed(vertex) => Some(format!(
+            ));
+        }
+        (edge.exchange == Exchange::Broadcast && was_keyed != self.job.is_keyed(vertex)).then(|| {
+            format!(
                 " by exchange \"broadcast\", to {}, and with the inputs of the job file it would be the other way round; put them back, \
                  and before you change them {drained}",
                 if was_keyed { "each key group of it" } else { "each subtask of it as a whole" }
-            )),
-            Some(_) => None,
-        }
+            )
+        })
     }
 
     /// Instances can be divided over the subtasks that there are now.
@@ -133,7 +138,7 @@ impl Wanted<'_> {
             InstanceId::KeyGroup(_) => keyed,
             InstanceId::Subtask(_) => !keyed && same,
         };
-        for name in state.instances.iter().filter(|(_, instance)| !instance.chain.is_empty()).map(|(name, _)| name) {
+        for name in state.instances.iter().filter(|(_, instance)| !instance.is_empty()).map(|(name, _)| name) {
             match instance_id(name) {
                 Some(id) if fits(id) => {}
                 Some(_) if keyed || same => {
@@ -166,7 +171,7 @@ fn has_state(state: &OperatorState) -> bool {
     let of_subtask = |subtask: &weir_storage::SubtaskState| {
         !subtask.splits.is_empty() || !subtask.committables.is_empty() || !subtask.in_flight.is_empty()
     };
-    state.instances.values().any(|instance| !instance.chain.is_empty()) || state.subtasks.iter().any(of_subtask)
+    state.instances.values().any(|instance| !instance.is_empty()) || state.subtasks.iter().any(of_subtask)
 }
 
 fn check_kind(uid: &str, kind: &VertexKind, state: &OperatorState, images: bool, at: &str) -> Result<(), JobError> {

@@ -118,8 +118,8 @@ impl Unanswered {
 
 fn wait_ms_max(what: &Store, limits: &Limits) -> u64 {
     match what {
-        Store::Lead { .. } | Store::Newest | Store::Complete(_) => limits.store_ms_max,
-        Store::Claim { .. } | Store::Begin { .. } | Store::Retain { .. } | Store::Remove(_) => limits.store_begin_ms_max,
+        Store::Lead { .. } | Store::Newest | Store::Complete { .. } => limits.store_ms_max,
+        Store::Claim { .. } | Store::Begin { .. } | Store::Tidy | Store::Remove(_) => limits.store_begin_ms_max,
     }
 }
 
@@ -131,10 +131,10 @@ fn describe(what: &Store) -> String {
         Store::Begin { .. } => "an attempt is being begun, and a checkpoint chosen to go on from".to_owned(),
         Store::Lead { attempt } => format!("the newest checkpoint is being read, to take attempt {attempt} over"),
         Store::Newest => "the newest checkpoint is being read, to see whether the job can have another parallelism".to_owned(),
-        Store::Complete(manifest) => {
+        Store::Complete { manifest, .. } => {
             format!("the manifest of checkpoint {} (attempt {}) is being written", manifest.id(), manifest.attempt)
         }
-        Store::Retain { .. } => "old checkpoints are being deleted".to_owned(),
+        Store::Tidy => "old checkpoints are being deleted".to_owned(),
         Store::Remove(_) => "files of a checkpoint that was given up are being deleted".to_owned(),
     }
 }

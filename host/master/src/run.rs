@@ -327,7 +327,8 @@ impl Run {
             Action::Abort { checkpoint, reason } => return self.aborted(checkpoint, &reason, around),
             Action::WriteManifest { checkpoint, kind } => {
                 let manifest = Arc::new(self.assemble(checkpoint, kind, around.now));
-                self.writing = Some((checkpoint, around.ask(Store::Complete(manifest))));
+                let retained = self.deployed.job.checkpoint.retained as usize;
+                self.writing = Some((checkpoint, around.ask(Store::Complete { manifest, retained })));
             }
             Action::Complete { checkpoint, .. } => {
                 // Only the storage makes the proof, and only it makes the command.
@@ -337,8 +338,7 @@ impl Run {
                 self.say_completed(durable, around.out);
                 self.acknowledgements.retain(|id, _| *id > checkpoint);
                 self.triggered.retain(|id, _| *id > checkpoint);
-                let checkpoints = self.deployed.job.checkpoint.retained as usize;
-                around.tell(Store::Retain { attempt: self.deployed.id.attempt, checkpoints });
+                around.tell(Store::Tidy);
             }
             Action::Discard(checkpoint) => {
                 let files = self.acknowledgements.remove(&checkpoint).unwrap_or_default();

@@ -11,5 +11,5 @@ use crate::Store;
 
 /// Whether a request is answered.
 fn is_answered(what: &Store) -> bool {
-    !matches!(what, Store::Retain { .. } | Store::Remove(_))
+    !matches!(what, Store::Tidy | Store::Remove(_))
 }

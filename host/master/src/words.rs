@@ -195,15 +195,15 @@ pub enum Store {
     },
     /// Reads the newest checkpoint that is whole. Answered by [`Stored::Newest`].
     Newest,
-    /// Completes a checkpoint. Answered by [`Stored::Completed`].
-    Complete(Arc<Manifest>),
-    /// Deletes checkpoints of which newer ones are complete, but for so many. Not answered.
-    Retain {
-        /// The attempt that wants it.
-        attempt: Attempt,
-        /// How many checkpoints stay.
-        checkpoints: usize,
+    /// Completes a checkpoint, and forgets older ones: nobody goes on from those any more. Answered by [`Stored::Completed`].
+    Complete {
+        /// What it consists of.
+        manifest: Arc<Manifest>,
+        /// How many checkpoints stay, this one included.
+        retained: usize,
     },
+    /// Deletes what was forgotten. Not answered.
+    Tidy,
     /// Deletes files of a checkpoint that was given up. Not answered.
     Remove(Vec<String>),
 }

@@ -120,7 +120,7 @@ fn is_between(job: &Job, edge: &Edge, in_flight: &InFlightState) -> bool {
 pub fn is_divided_alike(edge: &Edge, in_flight: &InFlightState) -> bool {
     let to_one = |exchange: &str| matches!(exchange, "forward" | "rebalance");
     let now = edge.exchange.to_string();
-    in_flight.exchange.as_deref().is_some_and(|then| then == now || (to_one(then) && to_one(&now)))
+    in_flight.exchange == now || (to_one(&in_flight.exchange) && to_one(&now))
 }
 
 /// Edges on which something was in flight although both ends would now be in one task.

@@ -157,9 +157,4 @@ impl Backend {
         let failed = futures::stream::iter(deletes).buffer_unordered(REQUESTS_MAX).filter_map(futures::future::ready);
         self.wait(failed.collect())
     }
-
-    /// Makes deletions in `folder` durable, so that later ones cannot overtake them in a power failure.
-    pub(crate) fn settle(&self, folder: &Path) -> Result<(), StorageError> {
-        self.local.as_ref().map_or(Ok(()), |local| local.sync_folder(folder))
-    }
 }

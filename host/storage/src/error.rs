@@ -9,7 +9,7 @@ pub enum ErrorKind {
     Retry,
     /// Something that was stored is missing or damaged. An older checkpoint may be whole.
     Damaged,
-    /// A newer attempt of the job runs. This one must stop; it must not commit anything.
+    /// Another coordinator leads the job. This one must stop; it must not commit anything.
     Fenced,
     /// A person has to change something: a setting, a permission, another process, the version of Weir.
     Configuration,
@@ -104,20 +104,6 @@ pub enum StorageError {
         /// The storage's own words.
         reason: String,
     },
-    /// A newer attempt of the same job has begun.
-    #[error(
-        "cannot write checkpoint {checkpoint} of job `{job}` as attempt {attempt}: attempt {newest} has taken over; only the newest attempt writes checkpoints"
-    )]
-    Fenced {
-        /// The job.
-        job: String,
-        /// The checkpoint that was not to be completed.
-        checkpoint: CheckpointId,
-        /// Who tried.
-        attempt: Attempt,
-        /// Who holds the job.
-        newest: Attempt,
-    },
     /// Another coordinator leads the job.
     #[error("cannot {attempted} of job `{job}`: coordinator {leader} has taken over, with attempt {newest}; this one must stop")]
     Deposed {
@@ -196,7 +182,7 @@ impl StorageError {
             | StorageError::Damaged { .. }
             | StorageError::Dangling { .. }
             | StorageError::NoneWhole { .. } => ErrorKind::Damaged,
-            StorageError::Fenced { .. } | StorageError::Deposed { .. } => ErrorKind::Fenced,
+            StorageError::Deposed { .. } => ErrorKind::Fenced,
             StorageError::UnsupportedScheme { .. }
             | StorageError::InvalidName { .. }
             | StorageError::UnknownFormat { .. }

@@ -9,8 +9,8 @@ use weir_model::Attempt;
 
 pub use crate::log::fuzz::{entries, entry};
 use crate::{
-    Committable, InFlightState, InstanceState, JobInfo, MANIFEST_FORMAT, MANIFEST_FORMAT_MIN, Manifest, ManifestKind,
-    OperatorState, Segment, StoredFile, SubtaskState, document, instance_id,
+    Committable, InFlightState, InstanceState, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment, StoredFile,
+    SubtaskState, document, instance_id,
 };
 
 /// Reads a manifest, given as it is stored or as the JSON in it, and looks at all that a restore and a retention look at. What is read is
@@ -19,7 +19,7 @@ use crate::{
 /// # Panics
 /// If it is not.
 pub fn manifest(bytes: &[u8]) -> String {
-    let manifest: Manifest = match read(bytes, Some(MANIFEST_FORMAT_MIN..=MANIFEST_FORMAT)) {
+    let manifest: Manifest = match read(bytes, MANIFEST_FORMAT) {
         Ok(manifest) => manifest,
         Err(reason) => return reason,
     };
@@ -31,13 +31,13 @@ pub fn manifest(bytes: &[u8]) -> String {
 /// Manifests to begin with, as JSON.
 pub fn manifests() -> Vec<Vec<u8>> {
     let segment = |offset| Segment { file: "1-3-0-0".to_owned(), offset, length: 9, checksum: "00".repeat(8) };
-    let instance = |offset| InstanceState { chain: vec![segment(offset), segment(offset + 9)], watermark: 17, finished: false };
+    let instance = |offset| InstanceState::of_memory(vec![segment(offset), segment(offset + 9)], 17, false);
     let in_flight = InFlightState {
         from: "in".to_owned(),
         output: Some(0),
         input: 0,
         sender: 1,
-        exchange: Some("hash".to_owned()),
+        exchange: "hash".to_owned(),
         groups: Some((0, 63)),
         rows: 1,
         frames: segment(40),
@@ -74,23 +74,8 @@ pub fn manifests() -> Vec<Vec<u8>> {
     serde_json::to_vec(&manifest).into_iter().collect()
 }
 
-/// The same of what is known of a job.
-///
-/// # Panics
-/// If it is not the same.
-pub fn job_info(bytes: &[u8]) -> String {
-    read::<JobInfo>(bytes, None).map_or_else(|reason| reason, |_| "a job".to_owned())
-}
-
-/// What is known of jobs, to begin with.
-pub fn job_infos() -> Vec<Vec<u8>> {
-    vec![br#"{"origin":"/jobs/j.toml","created_at_ms":5,"key_groups":128,"gone_back_to":3,"void":[4,5]}"#.to_vec()]
-}
-
-pub(crate) fn read<T: DeserializeOwned + Serialize>(
-    bytes: &[u8],
-    formats: Option<std::ops::RangeInclusive<u32>>,
-) -> Result<T, String> {
+pub(crate) fn read<T: DeserializeOwned + Serialize>(bytes: &[u8], format: u32) -> Result<T, String> {
+    let formats = Some(format..=format);
     let framed = serde_json::from_slice::<Value>(bytes).ok().and_then(|content| document::encode(&content).ok());
     let read = document::decode("x", framed.as_deref().unwrap_or(bytes), formats.clone());
     let value: T = read.map_err(|error| error.to_string())?;

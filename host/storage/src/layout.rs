@@ -1,11 +1,9 @@
 //! Where a job's objects lie and how they are called.
 //!
 //! ```text
-//! <root>/<job>/attempts/<attempt>                    an attempt has begun
-//! <root>/<job>/attempts/<attempt>.inherits           the checkpoints of older attempts that it found
-//! <root>/<job>/manifests/<checkpoint>-<attempt>.json
+//! <root>/<job>/log/<number>.json
+//! <root>/<job>/manifests/<checkpoint>-<attempt>-<nonce>.json
 //! <root>/<job>/files/<attempt>-<checkpoint>-<task>-<sequence>
-//! <root>/<job>/job.json
 //! <root>/<job>/lock                                  local storage only
 //! ```
 //!
@@ -17,13 +15,11 @@ use weir_model::{Attempt, CheckpointId, TaskId};
 
 use crate::StorageError;
 
-pub(crate) const ATTEMPTS: &str = "attempts";
 pub(crate) const MANIFESTS: &str = "manifests";
 pub(crate) const FILES: &str = "files";
 pub(crate) const LOG: &str = "log";
 /// Written before there were logs.
 pub(crate) const OLD_JOB_INFO: &str = "job.json";
-pub(crate) const JOB_INFO: &str = "job.json";
 pub(crate) const LOCK: &str = "lock";
 
 /// File systems allow 255 bytes in one name.
@@ -40,26 +36,6 @@ pub(crate) fn job_folder(job: &str) -> Result<Path, StorageError> {
         return Err(invalid("it is longer than 200 bytes; shorten it"));
     }
     Ok(folder)
-}
-
-/// Name of a manifest. Orders by checkpoint, then attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ManifestName {
-    pub(crate) checkpoint: CheckpointId,
-    pub(crate) attempt: Attempt,
-}
-
-impl std::fmt::Display for ManifestName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:020}-{}.json", self.checkpoint.0, self.attempt)
-    }
-}
-
-impl ManifestName {
-    pub(crate) fn parse(name: &str) -> Option<ManifestName> {
-        let (checkpoint, attempt) = name.strip_suffix(".json")?.split_once('-')?;
-        Some(ManifestName { checkpoint: CheckpointId(number(checkpoint)?), attempt: Attempt(number(attempt)?) })
-    }
 }
 
 /// Name of an entry of the log. Orders by number.
@@ -113,31 +89,6 @@ pub fn is_file_of(name: &str, attempt: Attempt, checkpoint: CheckpointId, task: 
     sequence.is_some_and(|sequence| !sequence.is_empty() && number(sequence).is_some())
 }
 
-/// An object in the `attempts` folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttemptName {
-    Begun(Attempt),
-    Inherits(Attempt),
-}
-
-impl std::fmt::Display for AttemptName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            AttemptName::Begun(attempt) => write!(f, "{:020}", attempt.0),
-            AttemptName::Inherits(attempt) => write!(f, "{:020}.inherits", attempt.0),
-        }
-    }
-}
-
-impl AttemptName {
-    pub(crate) fn parse(name: &str) -> Option<AttemptName> {
-        match name.strip_suffix(".inherits") {
-            Some(name) => number(name).map(|n| AttemptName::Inherits(Attempt(n))),
-            None => number(name).map(|n| AttemptName::Begun(Attempt(n))),
-        }
-    }
-}
-
 /// Decimal digits only: `parse` alone would take a plus sign.
 fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
@@ -150,16 +101,10 @@ mod tests {
 
     #[test]
     fn names_survive_printing_and_parsing() {
-        let name = ManifestName { checkpoint: CheckpointId(12), attempt: Attempt(3) };
-        assert_eq!(name.to_string(), "00000000000000000012-3.json");
-        assert_eq!(ManifestName::parse(&name.to_string()), Some(name));
         let file = file_name(Attempt(3), CheckpointId(12), TaskId(7), 40);
         assert_eq!(file, "3-12-7-40");
         assert_eq!(parse_file_name(&file), Some((Attempt(3), CheckpointId(12))));
         assert!(is_file_of(&file, Attempt(3), CheckpointId(12), TaskId(4)) || !file.ends_with("-4-0"), "{file}");
-        for name in [AttemptName::Begun(Attempt(9)), AttemptName::Inherits(Attempt(9))] {
-            assert_eq!(AttemptName::parse(&name.to_string()), Some(name));
-        }
     }
 
     #[test]
@@ -178,9 +123,7 @@ mod tests {
     fn names_that_are_not_ours_do_not_parse() {
         for name in ["", "-", "notes.txt", "+3-12-7", "3-12", "a-1-2", "00000000000000000012.json", "1-2.json.bak"] {
             assert_eq!(parse_file_name(name), None, "{name}");
-            assert_eq!(ManifestName::parse(name), None, "{name}");
         }
-        assert_eq!(AttemptName::parse("+3"), None);
     }
 
     #[test]

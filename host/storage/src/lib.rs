@@ -7,29 +7,30 @@
 //!
 //! The rules that everything here serves:
 //!
-//! - **Only a manifest makes files count.** Files are durable before their manifest is written; a manifest is gone, durably,
-//!   before any of its files is deleted. So every manifest that is listed can be restored, whenever the process or the power
-//!   fails.
-//! - **No name is used twice.** Every name carries the attempt that wrote it, so a task that was given up on can do no harm.
-//! - **One attempt at a time.** An attempt that begins first makes itself known, then records which checkpoints it found. An
-//!   older attempt looks for a newer one after it has written a manifest: either the newer one has found that manifest, or the
-//!   older one learns that it may not commit.
-//! - **A checkpoint costs what it wrote**, not what the job has ever written: the folder of files is listed only at start.
+//! - **Only the log decides.** Files are durable before their manifest is written, the manifest before the entry that makes it count, and
+//!   that entry before anybody acts on it. What is forgotten or void is so in the log before any of its files is deleted. So every checkpoint
+//!   that the log names can be restored, whenever the process or the power fails.
+//! - **No name is used twice.** Names carry the attempt or the writer, so a task or a coordinator that was given up on can do no harm.
+//! - **One writer at a time leads.** Numbers of entries are given once; whoever leads later takes the number that whoever led before
+//!   would need next. See [`JobLog`].
+//! - **A checkpoint costs what it wrote** and two requests, not what the job has ever written: folders are listed only when an attempt begins.
 //!
 //! ```no_run
+//! # use std::sync::Arc;
 //! # use weir_storage::*; use weir_model::TaskId;
 //! # fn manifest(_: Segment, _: StoredFile) -> Manifest { unimplemented!() }
+//! # fn example(writer: Writer, owner: Owner) -> Result<(), StorageError> {
 //! let storage = JobStorage::open("/var/lib/weir", "pageviews")?;
-//! let _lock = storage.lock()?;                       // no other process works on it
-//! let attempt = storage.new_attempt()?;              // older attempts are refused from here on
-//! storage.sweep(attempt)?;                           // what crashes left behind
-//! let checkpoint = storage.next_checkpoint_id()?;
-//! let mut writer = storage.writer(attempt, checkpoint, TaskId(0));
-//! let segment = writer.append(b"state")?;
-//! let file = writer.finish()?;                       // durable
-//! storage.put_manifest(&manifest(segment, file))?;   // complete: now commit
-//! storage.retain(attempt, 3)?;
-//! # Ok::<(), StorageError>(())
+//! let _lock = storage.lock()?;                             // no other process of this machine works on it
+//! let mut log = JobLog::new(storage.clone(), writer);
+//! log.claim(&owner)?;                                      // whose state is it?
+//! let begun = log.begin(&[])?;                             // older attempts complete nothing from here on
+//! let mut file = storage.writer(begun.attempt, begun.first_checkpoint, TaskId(0));
+//! let segment = file.append(b"state")?;
+//! let file = file.finish()?;                               // durable
+//! let durable = log.complete(&Arc::new(manifest(segment, file)), 3)?; // complete: now commit
+//! log.delete_trash();
+//! # Ok(()) }
 //! ```
 
 mod again;
@@ -49,7 +50,6 @@ mod local;
 mod lock;
 mod log;
 mod manifest;
-mod retention;
 mod whole_file;
 mod writer;
 
@@ -68,9 +68,8 @@ pub use local::folder_of as local_folder;
 pub use lock::JobLock;
 pub use log::{Begun, Deleted, JobLog, JobState, Led, Owner, Skipped, StoredCheckpoint, Writer};
 pub use manifest::{
-    Committable, ComponentState, InFlightState, InstanceState, JobInfo, MANIFEST_FORMAT, MANIFEST_FORMAT_MIN, Manifest,
-    ManifestKind, OperatorState, Segment, StoredFile, SubtaskState, instance_id, instance_name,
+    Committable, ComponentState, InFlightState, InstanceState, MANIFEST_FORMAT, Manifest, ManifestKind, OperatorState, Segment,
+    StatePart, StoredFile, SubtaskState, instance_id, instance_name,
 };
-pub use retention::Removed;
 pub use whole_file::write_whole;
 pub use writer::SnapshotWriter;

@@ -1,7 +1,7 @@
 //! Storage in a folder: what a disk needs beyond the `ObjectStore` interface.
 //!
 //! `LocalFileSystem` writes to a staging file `<name>#<n>`, syncs it, renames it and syncs the folder (`with_fsync`). Left to
-//! us are: folders made durable before they are used, deletions made durable in order, staging files that a killed process
+//! us are: folders made durable before they are used, staging files that a killed process
 //! left behind (`LocalFileSystem` never lists them), and the advisory lock of a job.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -45,16 +45,6 @@ impl LocalRoot {
     /// other has made but not synced yet.
     pub(crate) fn make_folder(&self, folder: &Path) -> Result<(), StorageError> {
         make_folder(&self.on_disk(folder))
-    }
-
-    /// Makes the names in a folder durable, whatever was added, renamed or deleted.
-    pub(crate) fn sync_folder(&self, folder: &Path) -> Result<(), StorageError> {
-        let folder = self.on_disk(folder);
-        match File::open(&folder).and_then(|folder| folder.sync_all()) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(io_error("sync", &folder, &error)),
-        }
     }
 
     /// Deletes staging files in `folder` whose final name satisfies `stale`. Gives how many.

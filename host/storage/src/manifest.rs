@@ -10,12 +10,9 @@ use weir_model::{Attempt, CheckpointId, InstanceId};
 
 use crate::ConfigDigests;
 
-/// The format number written to [`Manifest::format`]. Raised when an older build would misread a newer manifest, as one that
-/// does not know [`InFlightState::exchange`] would divide rows in flight over an edge that has changed.
-pub const MANIFEST_FORMAT: u32 = 2;
-
-/// The oldest format that is read. What is missing in a manifest of format 1: [`InFlightState::exchange`].
-pub const MANIFEST_FORMAT_MIN: u32 = 1;
+/// The format number written to [`Manifest::format`], and the only one that is read. Raised when an older build would misread a newer
+/// manifest. What stands in one is in docs/formats.md.
+pub const MANIFEST_FORMAT: u32 = 3;
 
 /// A range of a stored file, with the checksum of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -56,7 +53,7 @@ pub enum ManifestKind {
 /// A completed checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`MANIFEST_FORMAT`], or an older one that is still read.
+    /// [`MANIFEST_FORMAT`].
     pub format: u32,
     /// The job's name.
     pub job: String,
@@ -88,8 +85,10 @@ pub struct Manifest {
 pub struct OperatorState {
     /// Number of subtasks that took the checkpoint.
     pub parallelism: u32,
-    /// The component, for an operator that runs one.
+    /// The component, for an operator that runs one: the code and the configuration that have written this state.
     pub component: Option<ComponentState>,
+    /// How often that was replaced while the job ran, until this checkpoint.
+    pub generation: u64,
     /// The encoded template that the instances' images are relative to.
     pub template: Option<Segment>,
     /// Memory images by instance: `g12` is key group 12, `s0` subtask 0.
@@ -117,7 +116,6 @@ pub fn instance_id(name: &str) -> Option<InstanceId> {
 
 /// Which component wrote an operator's images.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "StoredComponentState")]
 pub struct ComponentState {
     /// SHA-256 of the component, 64 hexadecimal digits.
     pub digest: String,
@@ -127,32 +125,44 @@ pub struct ComponentState {
     pub config_digests: ConfigDigests,
 }
 
-/// The same as it may be stored: the configuration itself is read, and never written.
-#[derive(Deserialize)]
-struct StoredComponentState {
-    digest: String,
-    name: Option<String>,
-    #[serde(default)]
-    config: Value,
-    config_digests: Option<ConfigDigests>,
-}
-
-impl From<StoredComponentState> for ComponentState {
-    fn from(stored: StoredComponentState) -> ComponentState {
-        let StoredComponentState { digest, name, config, config_digests } = stored;
-        ComponentState { digest, name, config_digests: config_digests.unwrap_or_else(|| ConfigDigests::of(&config)) }
-    }
-}
-
 /// State of one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceState {
-    /// Encoded captures, oldest first.
-    pub chain: Vec<Segment>,
+    /// What it consists of. Each part is a chain of encoded captures, oldest first.
+    pub parts: BTreeMap<StatePart, Vec<Segment>>,
     /// The last watermark it was told.
     pub watermark: i64,
     /// Whether it was told the end of its inputs.
     pub finished: bool,
+}
+
+/// What an instance's state consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatePart {
+    /// The image of its memory, relative to the operator's template.
+    Memory,
+    /// What it keeps in the host's store.
+    Store,
+    /// Timers that it has set.
+    Timers,
+}
+
+impl InstanceState {
+    /// Of an instance that has nothing but memory.
+    pub fn of_memory(chain: Vec<Segment>, watermark: i64, finished: bool) -> InstanceState {
+        InstanceState { parts: BTreeMap::from([(StatePart::Memory, chain)]), watermark, finished }
+    }
+
+    /// The chain of its memory; empty where it has none.
+    pub fn memory(&self) -> &[Segment] {
+        self.parts.get(&StatePart::Memory).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether anything is stored of it.
+    pub fn is_empty(&self) -> bool {
+        self.parts.values().all(Vec::is_empty)
+    }
 }
 
 /// State of one subtask outside its instances.
@@ -184,10 +194,8 @@ pub struct InFlightState {
     pub input: u32,
     /// Subtask that wrote them.
     pub sender: u32,
-    /// How the rows of the edge found their subtask, as job files name it: they are divided anew by the same rule only. None
-    /// in manifests of format 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exchange: Option<String>,
+    /// How the rows of the edge found their subtask, as job files name it: they are divided anew by the same rule only.
+    pub exchange: String,
     /// For rows that every instance of a keyed operator gets: the key groups that have not had them, as first and one past
     /// the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,27 +215,6 @@ pub struct Committable {
     pub value: Value,
 }
 
-/// What is known of a job beside its checkpoints.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobInfo {
-    /// Path of the job file that this state belongs to.
-    pub origin: String,
-    /// When the job was first started, in milliseconds since the Unix epoch.
-    pub created_at_ms: u64,
-    /// Number of key groups, fixed for the job's life.
-    pub key_groups: u16,
-    /// It is being started over: what is left of its checkpoints counts no more, and is to be deleted.
-    #[serde(default)]
-    pub started_over: bool,
-    /// The checkpoint that it has gone back to last, leaving newer ones behind; 0: the beginning. Rows after it are written again by
-    /// whoever goes on from it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gone_back_to: Option<CheckpointId>,
-    /// Checkpoints that were left behind: none is gone on from any more, whatever can be read of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub void: Vec<CheckpointId>,
-}
-
 impl Manifest {
     /// Its number, typed.
     pub fn id(&self) -> CheckpointId {
@@ -237,7 +224,7 @@ impl Manifest {
     /// Every segment that a restore reads.
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.operators.values().flat_map(|operator| {
-            let images = operator.instances.values().flat_map(|instance| &instance.chain);
+            let images = operator.instances.values().flat_map(|instance| instance.parts.values().flatten());
             let in_flight = operator.subtasks.iter().flat_map(|subtask| &subtask.in_flight);
             operator.template.iter().chain(images).chain(in_flight.map(|in_flight| &in_flight.frames))
         })

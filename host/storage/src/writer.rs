@@ -18,7 +18,7 @@ const PARTS_IN_FLIGHT_MAX: usize = 2;
 /// Writes one file of a checkpoint, segment after segment.
 ///
 /// Holds at most three parts of 8 MiB in memory. If it is dropped without [`SnapshotWriter::finish`], or `finish` fails,
-/// no file is visible or, if the storage did not say, the file is deleted with the next [`JobStorage::retain`].
+/// no file is visible or, if the storage did not say, it is swept when a later attempt begins.
 pub struct SnapshotWriter {
     storage: JobStorage,
     name: String,
@@ -79,12 +79,8 @@ impl SnapshotWriter {
         if self.failed {
             return Err(StorageError::Misuse(format!("file `{}` is finished after an error", self.name)));
         }
-        let finished = self.complete();
-        if finished.is_err() {
-            // The storage may have done it nevertheless.
-            self.storage.inner.ledger.lock().backlog.insert(self.name.clone());
-        }
-        finished.map(|()| StoredFile { name: self.name.clone(), bytes: self.bytes })
+        self.complete()?;
+        Ok(StoredFile { name: self.name.clone(), bytes: self.bytes })
     }
 
     fn complete(&mut self) -> Result<(), StorageError> {

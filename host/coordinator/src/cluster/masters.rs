@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use weir_cluster::Input;
 use weir_master::{Begun, Input as MasterInput, MasterJob, Notice, Output as Says};
+use weir_model::Epoch;
 use weir_protocol::{Command, WorkerId};
 use weir_storage::{JobStorage, StorageError};
 
@@ -85,6 +86,10 @@ impl Surroundings for ClusterSurroundings {
 
     fn send(&self, job: &str, worker: &str, command: Command) {
         self.says(job, Says::Send { worker: worker.into(), command });
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.0.epoch
     }
 
     fn storage(&self, url: &str, job: &str) -> Result<JobStorage, StorageError> {

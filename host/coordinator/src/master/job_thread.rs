@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_master::{Input, JobError, Limits, Master, MasterJob, Now, Outcome, Output, StoreFailure, StoreFailureKind};
 use weir_protocol::panics::{bug, caught};
+use weir_storage::{JobLog, Writer};
 
 use super::mailbox::{Inbox, Mailbox, mailbox};
 use super::storekeeper::Storekeeper;
@@ -60,7 +61,10 @@ impl JobThread {
         let (url, job) = (master.storage().to_owned(), master.job().to_owned());
         let opener = surroundings.clone();
         let storekeeper = Storekeeper::start(
-            Box::new(move || opener.storage(&url, &job)),
+            Box::new(move || {
+                let by = Writer { epoch: opener.epoch(), nonce: random() };
+                opener.storage(&url, &job).map(|storage| JobLog::new(storage, by))
+            }),
             // Nobody listens any more once the job is over.
             Box::new(move |request, answer| {
                 let _ = told.send(Input::Stored { request, answer });
@@ -157,7 +161,12 @@ impl Driver {
         Now {
             steady_ms: self.clock.elapsed().as_millis() as u64,
             wall_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64),
-            random: RandomState::new().build_hasher().finish(),
+            random: random(),
         }
     }
+}
+
+/// Keyed anew by the operating system's randomness each time.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

@@ -1,117 +1,56 @@
-//! What a master's requests mean on a job's storage. No thread, no waiting, no second try: whoever calls has those.
+//! What a master's requests mean on a job's log. No thread, no waiting, no second try: whoever calls has those.
 
-use weir_master::{BegunAttempt, Claimed, Led, Store, StoreFailure, StoreFailureKind, Stored, Unusable};
-use weir_model::{Attempt, CheckpointId};
-use weir_storage::{Durable, JobInfo, JobStorage};
+use weir_master::{BegunAttempt, Claimed, Led, Store, StoreFailure, Stored, Unusable};
+use weir_storage::{JobLog, Owner, Skipped};
 
 /// Carries a request out. Gives nothing where it is not answered.
 ///
 /// # Errors
 /// What became of it otherwise; `Transient`: it may have taken effect.
-pub fn carry_out(storage: &JobStorage, what: &Store) -> Result<Option<Stored>, StoreFailure> {
+pub fn carry_out(log: &mut JobLog, what: &Store) -> Result<Option<Stored>, StoreFailure> {
     Ok(Some(match what {
         Store::Claim { origin, key_groups, fresh, wall_ms } => {
-            let info = JobInfo {
-                origin: origin.clone(),
-                created_at_ms: *wall_ms,
-                key_groups: *key_groups,
-                started_over: *fresh,
-                gone_back_to: fresh.then_some(CheckpointId(0)),
-                void: Vec::new(),
-            };
-            Stored::Claimed(claim(storage, info)?)
+            let owner = Owner { origin: origin.clone(), key_groups: *key_groups, since_ms: *wall_ms };
+            Stored::Claimed(claim(log, &owner, *fresh)?)
         }
-        Store::Begin { void } => Stored::Begun(Box::new(begin(storage, void)?)),
-        Store::Lead { .. } => {
-            let next_checkpoint = storage.next_checkpoint_id()?;
-            let newest = storage.newest()?;
-            // Last: what a newer attempt has completed is not taken for the one's that is led.
-            Stored::Led(Box::new(Led { newest_attempt: storage.newest_attempt()?, newest, next_checkpoint }))
+        Store::Begin { void } => {
+            let begun = log.begin(void)?;
+            Stored::Begun(Box::new(BegunAttempt {
+                attempt: begun.attempt,
+                from: begun.from,
+                skipped: begun.skipped.into_iter().map(unusable).collect(),
+                first_checkpoint: begun.first_checkpoint,
+                retract_after: begun.retract_after,
+            }))
         }
-        Store::Newest => {
-            let void = storage.job_info()?.map(|info| info.void).unwrap_or_default();
-            Stored::Newest(choose(storage, &void)?.0)
+        Store::Lead { attempt } => {
+            let led = log.lead(*attempt)?;
+            let (newest_attempt, newest, next_checkpoint) = (led.newest_attempt, led.newest, led.next_checkpoint);
+            Stored::Led(Box::new(Led { newest_attempt, newest, next_checkpoint }))
         }
-        Store::Complete(manifest) => Stored::Completed(storage.complete(manifest)?),
-        Store::Retain { attempt, checkpoints } => {
-            storage.retain(*attempt, *checkpoints)?;
+        Store::Newest => Stored::Newest(log.newest_whole()?),
+        Store::Complete { manifest, retained } => Stored::Completed(log.complete(manifest, *retained)?),
+        Store::Tidy => {
+            log.delete_trash();
             return Ok(None);
         }
         Store::Remove(names) => {
-            storage.remove_files(names)?;
+            log.discard(names.clone());
             return Ok(None);
         }
     }))
 }
 
 /// Makes sure that the state, if there is any, is this job file's.
-fn claim(storage: &JobStorage, wanted: JobInfo) -> Result<Claimed, StoreFailure> {
-    let info = match storage.job_info()? {
-        // First of all: whoever comes after a crash goes on forgetting, and has output taken back.
-        _ if wanted.started_over => {
-            storage.put_job_info(&wanted)?;
-            wanted
-        }
-        Some(info) if info.origin != wanted.origin => return Ok(Claimed::Others { origin: info.origin }),
-        Some(info) => info,
-        None => {
-            storage.put_job_info(&wanted)?;
-            wanted
-        }
-    };
-    if info.started_over {
-        // It has not begun since: what is left of its checkpoints counts no more.
-        storage.clear()?;
-        storage.put_job_info(&JobInfo { started_over: false, gone_back_to: Some(CheckpointId(0)), void: Vec::new(), ..info })?;
+fn claim(log: &mut JobLog, wanted: &Owner, fresh: bool) -> Result<Claimed, StoreFailure> {
+    if fresh {
+        log.start_over(wanted)?;
+        return Ok(Claimed::Ours);
     }
-    Ok(Claimed::Ours)
+    let owner = log.claim(wanted)?;
+    Ok(if owner.origin == wanted.origin { Claimed::Ours } else { Claimed::Others { origin: owner.origin } })
 }
 
-/// Begins an attempt. Going back to an older checkpoint is durable, with that newer ones are void, before the attempt is known to
-/// anyone: nothing is taken back that a later attempt would take for committed.
-fn begin(storage: &JobStorage, void: &[CheckpointId]) -> Result<BegunAttempt, StoreFailure> {
-    let attempt = storage.new_attempt()?;
-    // No task and no persister of an older attempt counts any more.
-    storage.sweep(attempt)?;
-    let mut info = storage.job_info()?.ok_or_else(|| lost_info(attempt))?;
-    let before = info.void.len();
-    for checkpoint in void {
-        if !info.void.contains(checkpoint) {
-            info.void.push(*checkpoint);
-        }
-    }
-    let (from, skipped) = choose(storage, &info.void)?;
-    info.void.extend(skipped.iter().map(|unusable| unusable.checkpoint));
-    let from_id = from.as_ref().map_or(CheckpointId(0), |manifest| manifest.id());
-    if info.void.len() > before {
-        info.gone_back_to = Some(from_id);
-        storage.put_job_info(&info)?;
-    }
-    for checkpoint in &info.void {
-        storage.remove_manifest(*checkpoint)?;
-    }
-    let first_checkpoint = storage.next_checkpoint_id()?;
-    // A checkpoint that was completed since then holds what was written again.
-    let retract_after = info.gone_back_to.filter(|to| *to == from_id);
-    Ok(BegunAttempt { attempt, from, skipped, first_checkpoint, retract_after })
-}
-
-/// The newest checkpoint that is whole and not void, and newer ones that are damaged.
-fn choose(storage: &JobStorage, void: &[CheckpointId]) -> Result<(Option<Durable>, Vec<Unusable>), StoreFailure> {
-    let (newest, damaged) = storage.newest_whole(void)?;
-    if newest.is_none() && (!damaged.is_empty() || storage.checkpoints()?.iter().any(|id| void.contains(id))) {
-        let count = storage.checkpoints()?.len();
-        let reason = format!(
-            "cannot resume: none of the {count} retained checkpoints is whole; restore the storage from a backup, or start over with --fresh"
-        );
-        return Err(StoreFailure { kind: StoreFailureKind::Damaged, reason });
-    }
-    let unusable =
-        |(checkpoint, error): (CheckpointId, weir_storage::StorageError)| Unusable { checkpoint, reason: error.to_string() };
-    Ok((newest, damaged.into_iter().map(unusable).collect()))
-}
-
-fn lost_info(attempt: Attempt) -> StoreFailure {
-    let reason = format!("cannot begin attempt {attempt}: whose state this is was deleted from outside; submit the job again");
-    StoreFailure { kind: StoreFailureKind::Permanent, reason }
+fn unusable(skipped: Skipped) -> Unusable {
+    Unusable { checkpoint: skipped.checkpoint, reason: skipped.reason }
 }

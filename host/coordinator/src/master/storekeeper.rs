@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use weir_master::{RequestId, Store, StoreFailure, StoreFailureKind, Stored};
 use weir_protocol::panics::{bug, caught};
-use weir_storage::{JobLock, JobStorage, StorageError};
+use weir_storage::{JobLock, JobLog, StorageError};
 
 use super::store::carry_out;
 
@@ -24,8 +24,8 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Requests that wait. A master asks for a few things at a time and gives up what is late; more means that it asks for nothing else.
 const QUEUE_MAX: usize = 1_024;
 
-/// Opens the place of the job's checkpoints.
-pub(super) type Open = Box<dyn Fn() -> Result<JobStorage, StorageError> + Send>;
+/// Opens the log of the job, for a writer that there was not yet.
+pub(super) type Open = Box<dyn Fn() -> Result<JobLog, StorageError> + Send>;
 
 /// Takes an answer.
 pub(super) type Answer = Box<dyn Fn(RequestId, Result<Stored, StoreFailure>) + Send>;
@@ -126,13 +126,13 @@ impl Shared {
 }
 
 fn is_answered(what: &Store) -> bool {
-    !matches!(what, Store::Retain { .. } | Store::Remove(_))
+    !matches!(what, Store::Tidy | Store::Remove(_))
 }
 
 /// The place of a job's checkpoints, once it could be opened and taken for this process.
 struct Place {
     open: Open,
-    opened: Option<JobStorage>,
+    opened: Option<JobLog>,
     lock: Option<JobLock>,
     /// A panic that nobody was told of yet.
     broken: Option<String>,
@@ -156,29 +156,29 @@ impl Place {
     }
 
     fn carry_out(&mut self, what: &Store) -> Result<Option<Stored>, StoreFailure> {
-        let storage = match &mut self.opened {
-            Some(storage) => storage,
+        let log = match &mut self.opened {
+            Some(log) => log,
             none => {
-                let storage = (self.open)()?;
+                let log = (self.open)()?;
                 if self.lock.is_none() {
-                    self.lock = Some(storage.lock()?);
+                    self.lock = Some(log.storage().lock()?);
                 }
-                none.insert(storage)
+                none.insert(log)
             }
         };
         match what {
             // Tasks run meanwhile, which a restart would cost more than a moment of trying again.
-            Store::Complete(_) | Store::Lead { .. } => retried(storage, what),
-            _ => carry_out(storage, what),
+            Store::Complete { .. } | Store::Lead { .. } => retried(log, what),
+            _ => carry_out(log, what),
         }
     }
 }
 
 /// Tries again as long as that may help, a few times. Blocks meanwhile.
-fn retried(storage: &JobStorage, what: &Store) -> Result<Option<Stored>, StoreFailure> {
+fn retried(log: &mut JobLog, what: &Store) -> Result<Option<Stored>, StoreFailure> {
     let mut tries = 1;
     loop {
-        match carry_out(storage, what) {
+        match carry_out(log, what) {
             Err(error) if error.kind == StoreFailureKind::Transient && tries < TRIES_MAX => {
                 tracing::warn!(%error, tries, "storage: trying again");
                 std::thread::sleep(RETRY_DELAY * tries);

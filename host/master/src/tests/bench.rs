@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use object_store::memory::InMemory;
-use weir_model::{Attempt, CheckpointId, TaskId};
+use weir_model::{Attempt, CheckpointId, Epoch, TaskId};
 use weir_protocol::{
     Acknowledgement, Command, Execution, Failure, FailureKind, JobSpec, Prepare, Report, Running, WorkerAddress, WorkerId,
     WorkerProgress,
 };
-use weir_storage::{Durable, JobStorage, MANIFEST_FORMAT, Manifest, ManifestKind};
+use weir_storage::{Durable, JobLog, JobStorage, MANIFEST_FORMAT, Manifest, ManifestKind, Writer};
 
 use crate::{
     Adopted, Begun, BegunAttempt, Claimed, Input, JobError, Led, Limits, Master, MasterJob, Notice, Now, Outcome, Output,
@@ -182,12 +182,12 @@ impl Bench {
                 next_checkpoint: self.next_checkpoint(),
             })),
             Store::Newest => Stored::Newest(self.complete.last().cloned()),
-            Store::Complete(manifest) => {
+            Store::Complete { manifest, .. } => {
                 let durable = durable(manifest.attempt, manifest.id(), manifest.kind);
                 self.complete.push(durable.clone());
                 Stored::Completed(durable)
             }
-            Store::Retain { .. } | Store::Remove(_) => return None,
+            Store::Tidy | Store::Remove(_) => return None,
         })
     }
 
@@ -263,7 +263,8 @@ pub(super) fn slots_of(slots: u32) -> Slots {
 /// A manifest that is really stored, somewhere.
 pub(super) fn durable(attempt: Attempt, checkpoint: CheckpointId, kind: ManifestKind) -> Durable {
     let storage = JobStorage::with_store(Arc::new(InMemory::new()), "memory:", "j").unwrap();
-    while storage.new_attempt().unwrap() < attempt {}
+    let mut log = JobLog::new(storage, Writer { epoch: Epoch { origin: [1; 16], count: 1 }, nonce: 1 });
+    while log.begin(&[]).unwrap().attempt < attempt {}
     let manifest = Manifest {
         format: MANIFEST_FORMAT,
         job: "j".to_owned(),
@@ -278,7 +279,7 @@ pub(super) fn durable(attempt: Attempt, checkpoint: CheckpointId, kind: Manifest
         operators: BTreeMap::new(),
         files: Vec::new(),
     };
-    storage.complete(&Arc::new(manifest)).unwrap()
+    log.complete(&Arc::new(manifest), 1).unwrap()
 }
 
 /// The task of a worker: one subtask each.

@@ -6,7 +6,7 @@ use weir_model::{Attempt, CheckpointId};
 use weir_plan::Topology;
 use weir_protocol::manifest::{Header, assemble};
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, JobSpec};
-use weir_storage::{InFlightState, InstanceState, Manifest, ManifestKind, Segment};
+use weir_storage::{InFlightState, InstanceState, Manifest, ManifestKind, Segment, StatePart};
 
 use crate::fits::Wanted;
 
@@ -31,7 +31,7 @@ fn spec(inputs: &str) -> JobSpec {
 }
 
 /// A checkpoint of the job with these inputs, in which rows are in flight from `from` to `op`.
-fn checkpoint(inputs: &str, from: &str, input: u32, exchange: Option<&str>, instance: &str) -> Manifest {
+fn checkpoint(inputs: &str, from: &str, input: u32, exchange: &str, instance: &str) -> Manifest {
     let spec = spec(inputs);
     let job = spec.load().unwrap();
     let topology = Topology::new(&job);
@@ -42,12 +42,12 @@ fn checkpoint(inputs: &str, from: &str, input: u32, exchange: Option<&str>, inst
         output: Some(0),
         input,
         sender: 0,
-        exchange: exchange.map(str::to_owned),
+        exchange: exchange.to_owned(),
         groups: None,
         rows: 5,
         frames,
     };
-    let state = InstanceState { chain: Vec::new(), watermark: 0, finished: false };
+    let state = InstanceState::of_memory(Vec::new(), 0, false);
     let acknowledgement = Acknowledgement {
         task: topology.task(chain, 0),
         checkpoint: CheckpointId(7),
@@ -83,8 +83,8 @@ const BOTH: &str = "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"
 
 #[test]
 fn s83_what_would_divide_rows_in_flight_by_another_rule_is_refused_with_the_edge_named() {
-    let by_hash = checkpoint(BOTH, "a", 0, Some("hash"), "g0");
-    let by_broadcast = checkpoint(BOTH, "b", 1, Some("broadcast"), "g0");
+    let by_hash = checkpoint(BOTH, "a", 0, "hash", "g0");
+    let by_broadcast = checkpoint(BOTH, "b", 1, "broadcast", "g0");
     let changed = [
         (
             &by_hash,
@@ -133,7 +133,7 @@ fn s83_what_would_divide_rows_in_flight_by_another_rule_is_refused_with_the_edge
 fn s83_an_edge_that_goes_to_one_subtask_each_may_do_so_by_forward_or_by_rebalance() {
     let inputs = |exchange: &str| format!("inputs = [{{ from = \"a\", exchange = \"{exchange}\" }}, \"b\"]");
     for then in ["forward", "rebalance"] {
-        let manifest = checkpoint(&inputs(then), "a", 0, Some(then), "s0");
+        let manifest = checkpoint(&inputs(then), "a", 0, then, "s0");
         for now in ["forward", "rebalance"] {
             assert_eq!(resume(&manifest, &inputs(now), false), Ok(()), "{then} to {now}: parallelism alone may do that");
         }
@@ -142,12 +142,10 @@ fn s83_an_edge_that_goes_to_one_subtask_each_may_do_so_by_forward_or_by_rebalanc
 }
 
 #[test]
-fn s83_rows_in_flight_of_a_format_that_does_not_say_how_they_were_divided_are_refused() {
-    let older = checkpoint(BOTH, "a", 0, None, "g0");
-    let refused = resume(&older, BOTH, false).unwrap_err();
-    assert!(refused.contains("`a` to `op`, and the version of weir that took the checkpoint has not recorded"), "{refused}");
-    assert!(refused.contains("with that version, let the job run with unaligned_after = \"never\" and stop it"), "{refused}");
-    let mut nothing_in_flight = older;
-    nothing_in_flight.operators.values_mut().flat_map(|of| &mut of.subtasks).for_each(|of| of.in_flight.clear());
-    assert_eq!(resume(&nothing_in_flight, BOTH, false), Ok(()), "anything else of that format is read");
+fn state_in_parts_that_nobody_restores_is_refused() {
+    let mut manifest = checkpoint(BOTH, "a", 0, "hash", "g0");
+    let of_instances = manifest.operators.values_mut().flat_map(|state| state.instances.values_mut());
+    of_instances.for_each(|instance| drop(instance.parts.insert(StatePart::Store, Vec::new())));
+    let refused = resume(&manifest, BOTH, true).unwrap_err();
+    assert!(refused.contains("operator `op` has state besides its memory"), "{refused}");
 }

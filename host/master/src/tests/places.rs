@@ -189,7 +189,7 @@ fn every_place_is_reached() {
             At::Build => "command: Build",
             At::Record => "Record(",
             At::Run => "Completed",
-            At::Writing => "what: Complete(",
+            At::Writing => "what: Complete {",
             At::Ending => "Ending",
         };
         let recent = &bench.log[bench.log.len().saturating_sub(6)..];

@@ -28,8 +28,6 @@ pub(crate) struct Entry {
     pub(crate) number: u64,
     /// Who wrote it.
     pub(crate) by: Writer,
-    /// When, in milliseconds since the Unix epoch, by the clock of its writer. For people.
-    pub(crate) at_ms: u64,
     pub(crate) decision: Decision,
     /// The state after it.
     pub(crate) state: JobState,

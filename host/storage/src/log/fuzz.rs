@@ -14,7 +14,7 @@ use crate::manifest::ManifestKind;
 /// # Panics
 /// If it is not.
 pub fn entry(bytes: &[u8]) -> String {
-    let entry = match read::<Entry>(bytes, Some(LOG_FORMAT..=LOG_FORMAT)) {
+    let entry = match read::<Entry>(bytes, LOG_FORMAT) {
         Ok(entry) if entry.can_be() => entry,
         Ok(_) => return "numbers that cannot be".to_owned(),
         Err(reason) => return reason,
@@ -53,7 +53,7 @@ pub fn entries() -> Vec<Vec<u8>> {
     let (mut state, mut entries) = (JobState::default(), Vec::new());
     for (number, decision) in (1..).zip(decisions) {
         state = state.after(number, by, &decision);
-        entries.push(Entry { format: LOG_FORMAT, number, by, at_ms: 6, decision, state: state.clone() });
+        entries.push(Entry { format: LOG_FORMAT, number, by, decision, state: state.clone() });
     }
     entries.iter().filter_map(|entry| serde_json::to_vec(entry).ok()).collect()
 }

@@ -65,19 +65,17 @@ pub struct Led {
 }
 
 impl JobLog {
-    /// Opens the log. Nothing is written before the first decision.
+    /// The log of the job that is stored there. Nothing is read before the first call, and nothing written before the first decision.
     ///
-    /// # Errors
-    /// `OldFolder`, `Damaged`, `UnknownFormat`, and what the storage says.
-    pub fn open(storage: JobStorage, by: Writer) -> Result<JobLog, StorageError> {
-        storage.inner.make_folders()?;
+    /// What reads it says `OldFolder`, `Damaged`, `UnknownFormat`, and what the storage says.
+    pub fn new(storage: JobStorage, by: Writer) -> JobLog {
         let pen = Pen::new(by);
-        let mut log = JobLog { storage, pen, references: HashMap::new(), trash: Trash::default(), manifest_put: None };
-        log.reload()?;
-        if log.pen.number() == 0 {
-            log.storage.inner.refuse_old_folder()?;
-        }
-        Ok(log)
+        JobLog { storage, pen, references: HashMap::new(), trash: Trash::default(), manifest_put: None }
+    }
+
+    /// Where the job is stored.
+    pub fn storage(&self) -> &JobStorage {
+        &self.storage
     }
 
     /// What is decided, as far as this writer knows. While it leads, that is all.
@@ -90,9 +88,7 @@ impl JobLog {
     /// # Errors
     /// `Deposed` if a later coordinator of the same metadata leads; what the storage says.
     pub fn claim(&mut self, owner: &Owner) -> Result<Owner, StorageError> {
-        self.lead_with(owner.since_ms, |state| {
-            Ok(if state.owner.is_none() { Some(Decision::Claimed(owner.clone())) } else { None })
-        })?;
+        self.lead_with(|state| Ok(if state.owner.is_none() { Some(Decision::Claimed(owner.clone())) } else { None }))?;
         Ok(self.state().owner.clone().unwrap_or_else(|| owner.clone()))
     }
 
@@ -101,7 +97,7 @@ impl JobLog {
     /// # Errors
     /// As [`JobLog::claim`].
     pub fn start_over(&mut self, owner: &Owner) -> Result<(), StorageError> {
-        self.lead_with(owner.since_ms, |_| Ok(Some(Decision::StartedOver(owner.clone()))))?;
+        self.lead_with(|_| Ok(Some(Decision::StartedOver(owner.clone()))))?;
         self.delete_trash();
         Ok(())
     }
@@ -111,10 +107,10 @@ impl JobLog {
     ///
     /// # Errors
     /// `NoneWhole` if there are checkpoints and all are damaged: nothing is decided then. `Deposed`; what the storage says.
-    pub fn begin(&mut self, damaged: &[CheckpointId], now_ms: u64) -> Result<Begun, StorageError> {
+    pub fn begin(&mut self, damaged: &[CheckpointId]) -> Result<Begun, StorageError> {
         let mut chosen = (None, Vec::new());
         let storage = self.storage.clone();
-        self.lead_with(now_ms, |state| {
+        self.lead_with(|state| {
             chosen = choose(&storage, state, damaged)?;
             let (from, skipped) = &chosen;
             let found = skipped.iter().map(|skipped: &Skipped| skipped.checkpoint);
@@ -135,19 +131,23 @@ impl JobLog {
     ///
     /// # Errors
     /// If the newest checkpoint can't be read: it is complete all the same. `Deposed`; what the storage says.
-    pub fn lead(&mut self, attempt: Attempt, now_ms: u64) -> Result<Led, StorageError> {
-        self.lead_with(now_ms, |state| Ok((state.attempt == attempt).then_some(Decision::Led { attempt })))?;
+    pub fn lead(&mut self, attempt: Attempt) -> Result<Led, StorageError> {
+        self.lead_with(|state| Ok((state.attempt == attempt).then_some(Decision::Led { attempt })))?;
         let newest = self.newest()?;
         let state = self.state();
         Ok(Led { newest_attempt: state.attempt, newest, next_checkpoint: CheckpointId(state.checkpoint_max.0 + 1) })
     }
 
-    /// The newest checkpoint.
+    /// The newest checkpoint that is whole, as far as can be seen without reading all of it. Decides nothing.
     ///
     /// # Errors
-    /// If it can't be read; what the storage says.
-    pub fn newest(&mut self) -> Result<Option<Durable>, StorageError> {
-        self.settle()?;
+    /// `NoneWhole`; what the storage says.
+    pub fn newest_whole(&mut self) -> Result<Option<Durable>, StorageError> {
+        self.catch_up()?;
+        choose(&self.storage, self.pen.state(), &[]).map(|(newest, _)| newest)
+    }
+
+    fn newest(&mut self) -> Result<Option<Durable>, StorageError> {
         let Some(newest) = self.state().newest().cloned() else { return Ok(None) };
         self.storage.stored_manifest(&newest).map(|manifest| Some(Durable::new(Arc::new(manifest))))
     }
@@ -163,10 +163,7 @@ impl JobLog {
             let (format, of) = (manifest.format, &manifest.job);
             return Err(StorageError::Misuse(format!("a manifest of format {format} and job `{of}` in job `{job}`")));
         }
-        self.settle()?;
-        if self.pen.is_behind() {
-            self.reload()?;
-        }
+        self.catch_up()?;
         let id = manifest.id();
         let name = layout::manifest_name(id, manifest.attempt, self.pen.by().nonce);
         let bytes = document::encode(&**manifest)?;
@@ -190,7 +187,7 @@ impl JobLog {
         self.manifest_put = Some(put);
         self.storage.inner.backend.put(&self.storage.inner.path(layout::MANIFESTS).join(&*name), bytes)?;
         let references = Arc::new(manifest.references());
-        match self.append(decision, manifest.completed_at_ms)? {
+        match self.append(decision)? {
             Ok(()) => {
                 self.references.insert(name, references);
                 Ok(Durable::new(Arc::clone(manifest)))
@@ -203,15 +200,15 @@ impl JobLog {
     /// several times.
     fn lead_with(
         &mut self,
-        now_ms: u64,
         mut decide: impl FnMut(&JobState) -> Result<Option<Decision>, StorageError>,
     ) -> Result<(), StorageError> {
         self.settle()?;
+        self.storage.inner.make_folders()?;
         for _ in 0..RACES_MAX {
             self.reload()?;
             let state = Arc::clone(self.pen.state());
             let Some(decision) = decide(&state)? else { return Ok(()) };
-            if self.append(decision, now_ms)?.is_ok() {
+            if self.append(decision)?.is_ok() {
                 return Ok(());
             }
         }
@@ -223,9 +220,9 @@ impl JobLog {
     }
 
     /// Puts an entry. Gives the decision back if another writer was faster.
-    fn append(&mut self, decision: Decision, at_ms: u64) -> Result<Result<(), Decision>, StorageError> {
+    fn append(&mut self, decision: Decision) -> Result<Result<(), Decision>, StorageError> {
         let before = Arc::clone(self.pen.state());
-        let ask = match self.pen.append(decision.clone(), at_ms) {
+        let ask = match self.pen.append(decision.clone()) {
             Ok(ask) => ask,
             Err(refusal) => return Err(self.refused(refusal, &decision)),
         };
@@ -234,7 +231,7 @@ impl JobLog {
     }
 
     /// Finds out what became of an entry whose answer was lost.
-    pub(super) fn settle(&mut self) -> Result<(), StorageError> {
+    fn settle(&mut self) -> Result<(), StorageError> {
         let before = Arc::clone(self.pen.state());
         if let Some(ask) = self.pen.settle() {
             let outcome = self.storage.inner.carry_out(&mut self.pen, ask)?;
@@ -254,7 +251,14 @@ impl JobLog {
 
     fn reload(&mut self) -> Result<(), StorageError> {
         let ask = self.pen.reload();
-        self.storage.inner.carry_out(&mut self.pen, ask).map(|_| ())
+        self.storage.inner.carry_out(&mut self.pen, ask)?;
+        if self.pen.number() == 0 { self.storage.inner.refuse_old_folder() } else { Ok(()) }
+    }
+
+    /// Makes sure that this writer knows what became of its own entries, and has read the log.
+    pub(super) fn catch_up(&mut self) -> Result<(), StorageError> {
+        self.settle()?;
+        if self.pen.is_behind() { self.reload() } else { Ok(()) }
     }
 
     fn refused(&self, refusal: Refusal, decision: &Decision) -> StorageError {

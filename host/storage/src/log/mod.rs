@@ -16,7 +16,7 @@ mod state;
 mod trash;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use entry::{Owner, StoredCheckpoint, Writer};
 pub use job_log::{Begun, JobLog, Led, Skipped};

@@ -125,7 +125,7 @@ impl Pen {
     }
 
     /// Puts an entry at the next number. Nothing may be unsettled, and the newest entry must be known.
-    pub(crate) fn append(&mut self, decision: Decision, at_ms: u64) -> Result<Ask, Refusal> {
+    pub(crate) fn append(&mut self, decision: Decision) -> Result<Ask, Refusal> {
         if self.unsettled.is_some() {
             return Err(Refusal::Misuse("while another one is on its way"));
         }
@@ -135,9 +135,9 @@ impl Pen {
         if let Some(refusal) = self.state.refusal(&self.by, &decision) {
             return Err(refusal);
         }
-        let number = self.number + 1;
+        let number = self.number.saturating_add(1);
         let state = self.state.after(number, self.by, &decision);
-        let entry = Arc::new(Entry { format: LOG_FORMAT, number, by: self.by, at_ms, decision, state });
+        let entry = Arc::new(Entry { format: LOG_FORMAT, number, by: self.by, decision, state });
         self.unsettled = Some(Arc::clone(&entry));
         Ok(self.put(entry))
     }
@@ -233,7 +233,7 @@ impl Pen {
 
 /// Numbers of entries that nobody needs: not among the newest `tail`, and no fences. Of `there`.
 pub(crate) fn dispensable(newest: u64, tail: u64, state: &JobState, there: impl Iterator<Item = u64>) -> Vec<u64> {
-    there.filter(|number| number + tail <= newest && !state.fences.contains(number)).collect()
+    there.filter(|number| number.saturating_add(tail) <= newest && !state.fences.contains(number)).collect()
 }
 
 /// The newest entries that stay, for people who look, and so that a listing that is not a snapshot still sees one that is near

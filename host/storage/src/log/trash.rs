@@ -42,7 +42,12 @@ impl JobLog {
     /// never touched. Costs in proportion to what is deleted. What can't be deleted now is remembered, and told of once in the log of the
     /// process.
     pub fn delete_trash(&mut self) -> Deleted {
-        let mut deleted = Deleted::default();
+        let mut deleted = Deleted { backlog: self.trash.manifests.len() + self.trash.files.len(), ..Deleted::default() };
+        // A checkpoint may be complete without anybody having heard of it: what it needs must not go.
+        if let Err(error) = self.catch_up() {
+            tracing::warn!(%error, backlog = deleted.backlog, "nothing is deleted before the log was read; trying again later");
+            return deleted;
+        }
         let manifests = self.collect_files();
         let needed = self.needed();
         let inner = &self.storage.inner;

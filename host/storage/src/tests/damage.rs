@@ -6,7 +6,8 @@ use std::sync::Arc;
 use weir_model::CheckpointId;
 
 use super::faults::{EACCES, EDQUOT, EIO, ENOSPC, EROFS, ESTALE, Fault, FaultyStore};
-use super::{ANY, JOB, Job, manifest, memory, over, restore};
+use super::{JOB, manifest, memory, over};
+use crate::log::tests::job::{Job, assert_tidy, checkpoints, manifest_of, open, restore, through};
 use crate::*;
 
 /// A job in a folder with two checkpoints that share nothing.
@@ -33,10 +34,15 @@ impl OnDisk {
         names.pop().unwrap()
     }
 
+    fn place_of_oldest(&self, kind: &str) -> PathBuf {
+        let names = std::fs::read_dir(self.folder.path().join(JOB).join(kind)).unwrap();
+        names.map(|entry| entry.unwrap().path()).min().unwrap()
+    }
+
     /// What a restore says, and that the older checkpoint is whole.
     fn complaint(&self) -> StorageError {
         let error = restore(&self.storage, self.newest).unwrap_err();
-        let ids = self.storage.checkpoints().unwrap();
+        let ids = checkpoints(&self.storage).unwrap();
         assert_eq!(ids, [self.newest, CheckpointId(self.newest.0 - 1)]);
         assert_eq!(restore(&self.storage, ids[1]).unwrap(), b"older state");
         error
@@ -69,7 +75,7 @@ fn s40_a_truncated_file_is_named() {
         assert!(matches!(&error, StorageError::Damaged { reason, .. } if reason.contains("cut off")), "{error}");
         assert_names(&error, ErrorKind::Damaged, &place);
         // Without the check before it, reading notices too.
-        let segment = disk.storage.manifest(disk.newest).unwrap().segments().next().unwrap().clone();
+        let segment = manifest_of(&disk.storage, disk.newest).unwrap().segments().next().unwrap().clone();
         assert_names(&disk.storage.read(&segment).unwrap_err(), ErrorKind::Damaged, &place);
     }
 }
@@ -100,41 +106,69 @@ fn s40_a_damaged_manifest_is_named_and_deletes_nothing() {
         let error = disk.complaint();
         assert!(matches!(error, StorageError::Damaged { .. }), "{error}");
         assert_names(&error, ErrorKind::Damaged, &place);
-        // A process that never read the manifest does not know what it needs, so it keeps everything.
-        let fresh = JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
-        assert_eq!(fresh.retain(ANY, 2).unwrap().files, 0);
-        assert_eq!(fresh.sweep(weir_model::Attempt(9)).unwrap().files, 0);
+        // A writer that never read the manifest does not know what it needs, so it keeps everything.
+        let mut fresh = open(&disk.storage);
+        assert_eq!(fresh.discard(vec![disk.place("files").file_name().unwrap().to_str().unwrap().to_owned()]).files, 0);
     }
     std::fs::write(&place, &whole).unwrap();
     assert_eq!(restore(&disk.storage, disk.newest).unwrap(), b"older state, newer state");
     std::fs::remove_file(&place).unwrap();
-    let error = disk.storage.manifest(disk.newest).unwrap_err();
+    let error = manifest_of(&disk.storage, disk.newest).unwrap_err();
     assert!(matches!(error, StorageError::Missing { .. }), "{error}");
 }
 
 #[test]
-fn after_falling_back_and_removing_the_damaged_checkpoint_the_job_goes_on() {
+fn after_falling_back_from_a_damaged_checkpoint_the_job_goes_on() {
     let disk = OnDisk::new();
     std::fs::write(disk.place("manifests"), b"{").unwrap();
-    let reopen = || JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
-    let storage = reopen();
-    storage.remove_manifest(disk.newest).unwrap();
-    let mut job = Job::start(storage, 1).unwrap();
+    let mut log = open(&disk.storage);
+    let begun = log.begin(&[]).unwrap();
+    assert_eq!(begun.skipped.iter().map(|skipped| skipped.checkpoint).collect::<Vec<_>>(), [disk.newest]);
+    assert!(begun.skipped[0].reason.contains("manifests"), "{}", begun.skipped[0].reason);
+    assert_eq!(begun.retract_after, Some(CheckpointId(1)));
+    let mut job = Job::start(disk.storage.clone(), 1).unwrap();
     assert_eq!(job.state, b"older state");
     assert!(job.next > disk.newest, "its number is not used again");
+    job.retained = 1;
     let id = job.checkpoint(b"!").unwrap();
-    job.storage.retain(ANY, 1).unwrap();
-    let last = Job::start(reopen(), 1).unwrap();
+    job.log.delete_trash();
+    let last = Job::start(disk.storage.clone(), 1).unwrap();
     assert_eq!(last.state, b"older state!");
     assert_eq!(restore(&last.storage, id).unwrap(), b"older state!");
-    assert_eq!(super::files(&last.storage), super::needed(&last.storage));
+    assert_tidy(&last.storage, "also what the damaged one had");
+}
+
+#[test]
+fn s40_a_damaged_entry_is_named_and_nothing_is_decided_or_deleted() {
+    let disk = OnDisk::new();
+    let place = disk.place("log");
+    std::fs::write(&place, b"{").unwrap();
+    let error = Job::start(disk.storage.clone(), 1).err().unwrap();
+    assert_names(&error, ErrorKind::Damaged, &place);
+    let file = disk.place("files").file_name().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(open(&disk.storage).discard(vec![file]), Deleted { backlog: 1, ..Deleted::default() });
+    assert_eq!(std::fs::read(&place).unwrap(), b"{");
+}
+
+#[test]
+fn a_folder_of_an_earlier_version_is_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = JobStorage::open(folder.path().to_str().unwrap(), JOB).unwrap();
+    std::fs::create_dir_all(folder.path().join(JOB)).unwrap();
+    std::fs::write(folder.path().join(JOB).join("job.json"), b"{}").unwrap();
+    for error in [storage.state().unwrap_err(), Job::start(storage, 1).err().unwrap()] {
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(error.to_string().contains("earlier version") && error.to_string().contains("another `storage`"), "{error}");
+        assert!(error.to_string().contains(folder.path().to_str().unwrap()), "{error}");
+    }
+    assert_eq!(std::fs::read(folder.path().join(JOB).join("job.json")).unwrap(), b"{}");
 }
 
 #[test]
 fn s40_a_manifest_in_the_place_of_another_is_noticed() {
     let disk = OnDisk::new();
     let newest = disk.place("manifests");
-    let older = newest.with_file_name("00000000000000000001-1.json");
+    let older = disk.place_of_oldest("manifests");
     std::fs::copy(older, &newest).unwrap();
     let error = disk.complaint();
     assert!(error.to_string().contains("holds checkpoint 1"), "{error}");
@@ -142,32 +176,22 @@ fn s40_a_manifest_in_the_place_of_another_is_noticed() {
 }
 
 #[test]
-fn a_manifest_of_an_older_format_is_read_and_none_is_written() {
-    let disk = OnDisk::new();
-    let mut older = disk.storage.manifest(disk.newest).unwrap();
-    older.format = MANIFEST_FORMAT_MIN;
-    std::fs::write(disk.place("manifests"), crate::document::encode(&older).unwrap()).unwrap();
-    let fresh = JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
-    assert_eq!(fresh.manifest(disk.newest).unwrap(), older);
-    assert_eq!(fresh.put_manifest(&older).unwrap_err().kind(), ErrorKind::Bug);
-}
-
-#[test]
 fn a_manifest_of_an_unknown_format_is_refused_and_kept() {
     let disk = OnDisk::new();
-    let mut future = serde_json::to_value(disk.storage.manifest(disk.newest).unwrap()).unwrap();
+    let mut future = serde_json::to_value(manifest_of(&disk.storage, disk.newest).unwrap()).unwrap();
     future["format"] = (MANIFEST_FORMAT + 1).into();
     future["operators"] = "of another shape".into();
     let place = disk.place("manifests");
     std::fs::write(&place, crate::document::encode(&future).unwrap()).unwrap();
     let error = disk.complaint();
-    assert!(matches!(error, StorageError::UnknownFormat { found: 3, supported: MANIFEST_FORMAT, .. }), "{error}");
+    assert!(matches!(error, StorageError::UnknownFormat { found: 4, supported: MANIFEST_FORMAT, .. }), "{error}");
     assert_names(&error, ErrorKind::Configuration, &place);
-    let fresh = JobStorage::open(disk.folder.path().to_str().unwrap(), JOB).unwrap();
-    assert!(matches!(fresh.remove_manifest(disk.newest), Err(StorageError::UnknownFormat { .. })));
-    let mut wrong = disk.storage.manifest(CheckpointId(1)).unwrap();
+    let error = Job::start(disk.storage.clone(), 1).err().unwrap();
+    assert!(matches!(error, StorageError::UnknownFormat { .. }), "nobody goes back for that: {error}");
+    let mut log = open(&disk.storage);
+    let mut wrong = manifest_of(&disk.storage, CheckpointId(1)).unwrap();
     wrong.format = MANIFEST_FORMAT + 1;
-    assert_eq!(disk.storage.put_manifest(&wrong).unwrap_err().kind(), ErrorKind::Bug);
+    assert_eq!(log.complete(&Arc::new(wrong), 3).unwrap_err().kind(), ErrorKind::Bug);
 }
 
 #[test]
@@ -175,7 +199,7 @@ fn s40_a_full_disk_fails_the_checkpoint_and_loses_nothing() {
     for code in [ENOSPC, EDQUOT] {
         let store = memory();
         let faulty = FaultyStore::new(&store, Fault::None);
-        let storage = JobStorage::with_store(Arc::new(faulty.clone()), "memory:", JOB).unwrap();
+        let storage = through(&faulty);
         let mut job = Job::start(storage.clone(), 8).unwrap();
         let first = job.checkpoint(b"a").unwrap();
         faulty.set(Fault::WritesFail(code));
@@ -193,7 +217,7 @@ fn s40_a_full_disk_fails_the_checkpoint_and_loses_nothing() {
         assert!(matches!(error, StorageError::Full { .. }), "{error}");
         assert_eq!(writer.append(b"more").unwrap_err().kind(), ErrorKind::Bug);
         drop(writer);
-        assert_eq!(storage.checkpoints().unwrap(), [first]);
+        assert_eq!(checkpoints(&storage).unwrap(), [first]);
         faulty.set(Fault::None);
         let next = job.checkpoint(b"c").unwrap();
         assert_eq!(restore(&storage, next).unwrap(), b"ac");
@@ -210,23 +234,25 @@ fn s40_a_storage_that_is_down_says_so_and_is_used_again_when_it_is_back() {
     ] {
         let store = memory();
         let faulty = FaultyStore::new(&store, Fault::None);
-        let storage = JobStorage::with_store(Arc::new(faulty.clone()), "memory:", JOB).unwrap();
+        let storage = through(&faulty);
         let mut job = Job::start(storage.clone(), 8).unwrap();
         let id = job.checkpoint(b"a").unwrap();
-        let known = storage.manifest(id).unwrap();
+        let known = manifest_of(&storage, id).unwrap();
+        let stored = storage.state().unwrap().checkpoints[0].clone();
         faulty.set(Fault::Down(code));
+        let next = Arc::new(manifest(job.attempt, CheckpointId(7), vec![], vec![]));
+        let mut other = open(&storage);
         let errors = [
-            storage.new_attempt().unwrap_err(),
-            storage.checkpoints().unwrap_err(),
-            storage.manifest(id).unwrap_err(),
+            storage.state().unwrap_err(),
+            storage.stored_manifest(&stored).unwrap_err(),
             storage.check(&known).unwrap_err(),
             storage.read(known.segments().next().unwrap()).unwrap_err(),
-            storage.retain(ANY, 1).unwrap_err(),
-            storage.sweep(job.attempt).unwrap_err(),
-            storage.remove_files(&["1-2-3-4".to_owned()]).unwrap_err(),
-            storage.job_info().unwrap_err(),
-            storage.put_manifest(&manifest(job.attempt, CheckpointId(7), vec![], vec![])).unwrap_err(),
+            job.log.complete(&next, 3).unwrap_err(),
             job.checkpoint(b"b").unwrap_err(),
+            other.begin(&[]).unwrap_err(),
+            other.lead(job.attempt).unwrap_err(),
+            other.newest_whole().unwrap_err(),
+            other.complete(&next, 3).unwrap_err(),
         ];
         for error in errors {
             assert_eq!(error.kind(), kind, "{error}");
@@ -235,7 +261,7 @@ fn s40_a_storage_that_is_down_says_so_and_is_used_again_when_it_is_back() {
         faulty.set(Fault::None);
         let next = job.checkpoint(b"c").unwrap();
         assert_eq!(restore(&storage, next).unwrap(), b"ac");
-        assert_eq!(over(&store).checkpoints().unwrap(), [next, id]);
+        assert_eq!(checkpoints(&over(&store)).unwrap(), [next, id]);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use weir_model::{CheckpointId, TaskId};
+use weir_model::{Attempt, CheckpointId, TaskId};
 
 use super::{JOB, files, memory, over};
 use crate::*;
@@ -26,8 +26,7 @@ fn noise(length: usize, seed: u64) -> Vec<u8> {
 fn segments_of_every_size_are_read_back_as_written() {
     let folder = tempfile::tempdir().unwrap();
     for storage in [over(&memory()), JobStorage::open(folder.path().to_str().unwrap(), "größe / b").unwrap()] {
-        let attempt = storage.new_attempt().unwrap();
-        let id = storage.next_checkpoint_id().unwrap();
+        let (attempt, id) = (Attempt(1), CheckpointId(1));
         for sizes in [vec![], vec![0], vec![5], vec![8 * MIB], vec![3, 0, 8 * MIB - 3, 1], vec![1, 20 * MIB, 7, 9 * MIB]] {
             let mut writer = storage.writer(attempt, id, TaskId(3));
             let payloads: Vec<Vec<u8>> = sizes.iter().map(|size| noise(*size, *size as u64)).collect();
@@ -49,7 +48,7 @@ fn segments_of_every_size_are_read_back_as_written() {
 fn a_writer_that_is_dropped_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let storage = JobStorage::open(folder.path().to_str().unwrap(), JOB).unwrap();
-    let attempt = storage.new_attempt().unwrap();
+    let attempt = Attempt(1);
     for size in [10, 30 * MIB] {
         let mut writer = storage.writer(attempt, CheckpointId(1), TaskId(0));
         writer.append(&vec![7; size]).unwrap();
@@ -63,7 +62,7 @@ fn a_writer_that_is_dropped_leaves_nothing() {
 fn many_threads_write_and_read_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let storage = JobStorage::open(folder.path().to_str().unwrap(), JOB).unwrap();
-    let attempt = storage.new_attempt().unwrap();
+    let attempt = Attempt(1);
     let names: Vec<String> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..6)
             .map(|task| {
@@ -92,7 +91,7 @@ fn a_snapshot_of_a_gigabyte_is_written_in_bounded_memory() {
     let appended = AtomicBool::new(false);
     let file = std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
-            let mut writer = storage.writer(weir_model::Attempt(1), CheckpointId(1), TaskId(0));
+            let mut writer = storage.writer(Attempt(1), CheckpointId(1), TaskId(0));
             let payload = vec![1; 5 * MIB];
             for _ in 0..PIECES {
                 writer.append(&payload).unwrap();

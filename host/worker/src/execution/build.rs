@@ -93,7 +93,7 @@ fn starts(job: &PreparedJob, loaded: &LoadedState) -> BTreeMap<TaskId, TaskStart
             let uid: OperatorUid = job.job.vertices[vertex].uid.as_str().into();
             for (id, instance) in job.instances_of(vertex, subtask) {
                 let key = InstanceKey { uid: uid.clone(), id };
-                start.instances.push((key, StoredInstance::restored(instance.chain.clone())));
+                start.instances.push((key, StoredInstance::restored(instance.memory().to_vec())));
             }
         }
         let channels = job.topology.channels().iter().filter(|channel| channel.to == task);

@@ -145,7 +145,11 @@ pub(crate) fn tasks_here(topology: &Topology, placement: &Placement, worker: &st
 /// that sees damage.
 fn read_manifest(options: &WorkerOptions, message: &Prepare, storage: &JobStorage) -> Result<Option<Manifest>, Trouble> {
     let attempt = message.execution.attempt;
-    if attempt > Attempt(0) && !storage.has_attempt(attempt)? {
+    if attempt == Attempt(0) {
+        return Ok(None);
+    }
+    let state = storage.state()?;
+    if state.attempt < attempt {
         // Somebody may mount it; the job waits for that.
         return Err(Trouble::transient(format!(
             "worker {} does not see in {} what the coordinator has written there: the place of checkpoints must be one that all machines \
@@ -153,7 +157,11 @@ fn read_manifest(options: &WorkerOptions, message: &Prepare, storage: &JobStorag
             options.name, message.storage
         )));
     }
-    Ok(message.restore.map(|checkpoint| storage.manifest(checkpoint)).transpose()?)
+    let Some(id) = message.restore else { return Ok(None) };
+    match state.checkpoint(id) {
+        Some(checkpoint) => Ok(Some(storage.stored_manifest(checkpoint)?)),
+        None => Err(Trouble::transient(format!("checkpoint {id} is void: attempt {} of the job has begun", state.attempt))),
+    }
 }
 
 #[derive(Default)]

@@ -114,7 +114,7 @@ fn instances(
 
 fn instance(job: &PreparedJob, wanted: &Wanted<'_>, factory: &dyn InstanceFactory) -> Result<RestoredInstance, Trouble> {
     let Wanted { vertex, id, state, .. } = *wanted;
-    let images = state.chain.iter().map(|segment| job.storage.read(segment)).collect::<Result<Vec<_>, _>>()?;
+    let images = state.memory().iter().map(|segment| job.storage.read(segment)).collect::<Result<Vec<_>, _>>()?;
     let images: Vec<&[u8]> = images.iter().map(Deref::deref).collect();
     // One without images is as its template: it was never called, or keeps no state.
     let instance = if images.is_empty() { factory.instantiate() } else { factory.restore(&images) };

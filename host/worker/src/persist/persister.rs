@@ -163,7 +163,7 @@ impl Persister {
                 }
             }
         };
-        open.instances.push((key, InstanceState { chain, watermark, finished }));
+        open.instances.push((key, InstanceState::of_memory(chain, watermark, finished)));
     }
 
     fn in_flight(&mut self, task: TaskId, checkpoint: CheckpointId, pieces: &[InFlight]) {
@@ -251,7 +251,7 @@ fn store_in_flight(
         output: origin.output,
         input: origin.input,
         sender: origin.sender,
-        exchange: Some(origin.exchange.to_string()),
+        exchange: origin.exchange.to_string(),
         groups: piece.groups.map(|groups| (groups.start, groups.end)),
         rows: piece.frames.iter().map(|frame| frame.rows_len() as u64).sum(),
         frames,

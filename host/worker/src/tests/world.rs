@@ -13,10 +13,10 @@ use weir_connectors::{
     Source, SourceFactory, TakeBack,
 };
 use weir_coordinator::{Input, JobError, JobThread, LOCAL_WORKER, Local, Mailbox, MasterJob, Notice, Outcome, Wish};
-use weir_model::{Batch, BatchRef, CheckpointId, Digest};
+use weir_model::{Batch, BatchRef, CheckpointId, Digest, Epoch};
 use weir_protocol::{ComponentPin, JobSpec, Report};
 use weir_sandbox::{Sandbox, SandboxOptions};
-use weir_storage::{JobStorage, StorageError};
+use weir_storage::{JobLog, JobStorage, StorageError, Writer};
 
 use super::store::Store;
 use crate::executor::Threads;
@@ -144,6 +144,11 @@ impl World {
 
     pub(super) fn storage(&self) -> JobStorage {
         JobStorage::with_store(Arc::new(self.store.clone()), "test:store", "numbers").unwrap()
+    }
+
+    /// The log of the job, for another coordinator than those that run it.
+    pub(super) fn other_log(&self) -> JobLog {
+        JobLog::new(self.storage(), Writer { epoch: Epoch { origin: [9; 16], count: 1 }, nonce: 9 })
     }
 
     /// Runs a job to its end. `watch` also gets a way to stop it.

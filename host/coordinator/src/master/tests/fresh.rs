@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weir_model::{Attempt, CheckpointId};
+use weir_model::{Attempt, CheckpointId, Epoch};
 use weir_protocol::{Command, Failure, FailureKind, JobSpec, Prepare, Report};
-use weir_storage::{JobStorage, MANIFEST_FORMAT, Manifest, ManifestKind};
+use weir_storage::{JobLog, JobStorage, MANIFEST_FORMAT, Manifest, ManifestKind, Writer};
 
 use crate::faulty::{Fault, FaultyStore};
 use crate::{Input, JobError, JobThread, LOCAL_WORKER, Local, Mailbox, MasterJob, Outcome, Wish};
@@ -47,7 +47,7 @@ impl World {
         assert_eq!(from.map(|prepare| (prepare.restore, prepare.retract_after)), Some((None, None)));
         assert!(matches!(end, Ok(Outcome::Cancelled)), "{end:?}");
         *world.output.lock() = true;
-        world.storage().put_manifest(&manifest()).unwrap();
+        complete(&world.storage(), manifest());
         world
     }
 
@@ -138,6 +138,14 @@ pub(super) fn manifest() -> Manifest {
     }
 }
 
+/// Completes a checkpoint of the attempt that was begun last, as the coordinator would that goes on with it.
+pub(super) fn complete(storage: &JobStorage, manifest: Manifest) {
+    let nonce = manifest.checkpoint << 32 | manifest.attempt.0;
+    let mut log = JobLog::new(storage.clone(), Writer { epoch: Epoch { origin: [9; 16], count: 1 }, nonce });
+    assert_eq!(log.lead(manifest.attempt).unwrap().newest_attempt, manifest.attempt);
+    log.complete(&Arc::new(manifest), 3).unwrap();
+}
+
 /// Whether the run that follows a kill repeats nothing that is still to be seen, and skips nothing that is not.
 fn assert_exact(world: &World, file: &str, at: &str) {
     let (from, end) = world.run(file, false);
@@ -184,7 +192,7 @@ fn s85_starting_over_that_nobody_kills_begins_at_the_beginning_once() {
     let prepare = from.unwrap();
     assert_eq!(prepare.retract_after, Some(CheckpointId(0)), "nothing was committed since: what was made visible before goes");
     let newer = Manifest { attempt: prepare.execution.attempt, checkpoint: prepare.first_checkpoint.0, ..manifest() };
-    world.storage().put_manifest(&newer).unwrap();
+    complete(&world.storage(), newer);
     let (from, _) = world.run("a.toml", false);
     assert_eq!(from.unwrap().retract_after, None, "output of the run that started over stays");
 }

@@ -118,6 +118,6 @@ fn s142_an_entry_whose_answer_was_lost_can_be_put_again_and_is_one() {
     faulty.set(Fault::LostAnswer(faulty.requests() + 1));
     assert_eq!(job.log.complete(&manifest, 3).unwrap_err().kind(), ErrorKind::Retry);
     faulty.set(Fault::None);
-    let begun = job.log.begin(&[], 0).unwrap();
+    let begun = job.log.begin(&[]).unwrap();
     assert_eq!(begun.from.as_deref(), Some(&*manifest));
 }

@@ -230,7 +230,7 @@ impl World {
                 }
                 let state = Arc::clone(pen.state());
                 if matches!(actor.doing, Doing::Deciding) && may_put {
-                    match pen.append(begun(&state), 0) {
+                    match pen.append(begun(&state)) {
                         Ok(ask) => push(format!("W{index} leads"), with(Doing::Waiting(ask), pen, actor.puts + 1), Ok(())),
                         Err(refusal) => push(format!("W{index} leads"), self.clone(), Err(format!("{refusal:?}"))),
                     }
@@ -241,7 +241,7 @@ impl World {
                 }
                 if state.leader == Some(by) && may_put {
                     let mut pen = actor.pen.clone();
-                    if let Ok(ask) = pen.append(completed(&state, by, 1), 0) {
+                    if let Ok(ask) = pen.append(completed(&state, by, 1)) {
                         push(format!("W{index} completes"), with(Doing::Waiting(ask), pen, actor.puts + 1), Ok(()));
                     }
                 }

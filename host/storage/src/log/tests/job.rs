@@ -35,9 +35,9 @@ impl Job {
 
     /// The same, but `damaged` ones could not be restored.
     pub(crate) fn start_without(storage: JobStorage, chain_max: usize, damaged: &[CheckpointId]) -> Result<Job, StorageError> {
-        let mut log = open(&storage)?;
+        let mut log = open(&storage);
         log.claim(&owner())?;
-        let begun = log.begin(damaged, 0)?;
+        let begun = log.begin(damaged)?;
         let chain = begun.from.as_ref().map_or_else(Vec::new, |from| chain_of(from));
         let state = read(&storage, &chain)?;
         let Begun { attempt, first_checkpoint: next, retract_after, .. } = begun;
@@ -90,8 +90,8 @@ impl Job {
 }
 
 /// The log, for a writer that there was not yet.
-pub(crate) fn open(storage: &JobStorage) -> Result<JobLog, StorageError> {
-    JobLog::open(storage.clone(), writer(WRITERS.fetch_add(1, Ordering::SeqCst)))
+pub(crate) fn open(storage: &JobStorage) -> JobLog {
+    JobLog::new(storage.clone(), writer(WRITERS.fetch_add(1, Ordering::SeqCst)))
 }
 
 /// Content of segments, one after the other.

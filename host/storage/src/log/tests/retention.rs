@@ -169,9 +169,9 @@ fn files_that_cannot_be_deleted_are_shown_and_deleted_later() {
 fn starting_over_leaves_no_state_and_touches_no_other_job() {
     let store = memory();
     let other = JobStorage::with_store(Arc::clone(&store), "memory:", "pageviews-2").unwrap();
-    let mut log = super::job::open(&other).unwrap();
+    let mut log = super::job::open(&other);
     log.claim(&super::owner()).unwrap();
-    let begun = log.begin(&[], 0).unwrap();
+    let begun = log.begin(&[]).unwrap();
     let mut writer = other.writer(begun.attempt, CheckpointId(1), TaskId(0));
     let segment = writer.append(b"other").unwrap();
     let file = writer.finish().unwrap();

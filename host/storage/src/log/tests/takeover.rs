@@ -150,7 +150,7 @@ fn starting_over_is_durable_before_anything_is_deleted() {
         let mut job = Job::over(&store, 8);
         job.checkpoint(b"a").unwrap();
         let faulty = FaultyStore::new(&store, Fault::CrashBefore(request));
-        let started_over = open(&through(&faulty)).and_then(|mut log| log.start_over(&owner()));
+        let started_over = open(&through(&faulty)).start_over(&owner());
         let next = Job::over(&store, 8);
         match next.retract_after {
             None => {
@@ -169,8 +169,8 @@ fn a_coordinator_goes_on_with_the_attempt_of_another_only_while_it_is_the_newest
     let store = memory();
     let mut first = Job::over(&store, 8);
     let id = first.checkpoint(b"a").unwrap();
-    let mut second = open(&over(&store)).unwrap();
-    let led = second.lead(first.attempt, 0).unwrap();
+    let mut second = open(&over(&store));
+    let led = second.lead(first.attempt).unwrap();
     assert_eq!((led.newest_attempt, led.newest.map(|newest| newest.id())), (first.attempt, Some(id)));
     assert_eq!(led.next_checkpoint, first.next);
     // The first believes that it leads: both use the same numbers, of the same attempt.
@@ -183,23 +183,46 @@ fn a_coordinator_goes_on_with_the_attempt_of_another_only_while_it_is_the_newest
     // A new attempt: there is nothing to go on with, and nothing is decided.
     let third = Job::over(&store, 8);
     let entry = third.log.pen.number();
-    assert_eq!(second.lead(first.attempt, 0).unwrap().newest_attempt, third.attempt);
-    assert_eq!(open(&over(&store)).unwrap().pen.number(), entry);
+    assert_eq!(second.lead(first.attempt).unwrap().newest_attempt, third.attempt);
+    let mut reader = open(&over(&store));
+    reader.newest_whole().unwrap();
+    assert_eq!(reader.pen.number(), entry);
 }
 
 #[test]
 fn an_earlier_life_of_the_coordinator_leads_no_more() {
     let store = memory();
     let of = |count| Writer { epoch: Epoch { origin: [9; 16], count }, nonce: 1_000_000 + count };
-    let mut late = JobLog::open(over(&store), of(2)).unwrap();
+    let mut late = JobLog::new(over(&store), of(2));
     late.claim(&owner()).unwrap();
-    late.begin(&[], 0).unwrap();
-    let mut early = JobLog::open(over(&store), of(1)).unwrap();
-    assert_eq!(early.begin(&[], 0).unwrap_err().kind(), ErrorKind::Fenced);
-    assert_eq!(early.lead(Attempt(1), 0).unwrap_err().kind(), ErrorKind::Fenced);
-    assert_eq!(late.begin(&[], 0).unwrap().attempt, Attempt(2));
-    let mut of_another = JobLog::open(over(&store), writer(1_000_009)).unwrap();
-    assert_eq!(of_another.begin(&[], 0).unwrap().attempt, Attempt(3), "metadata that was lost does not lock a job");
+    late.begin(&[]).unwrap();
+    let mut early = JobLog::new(over(&store), of(1));
+    assert_eq!(early.begin(&[]).unwrap_err().kind(), ErrorKind::Fenced);
+    assert_eq!(early.lead(Attempt(1)).unwrap_err().kind(), ErrorKind::Fenced);
+    assert_eq!(late.begin(&[]).unwrap().attempt, Attempt(2));
+    let mut of_another = JobLog::new(over(&store), writer(1_000_009));
+    assert_eq!(of_another.begin(&[]).unwrap().attempt, Attempt(3), "metadata that was lost does not lock a job");
+}
+
+#[test]
+fn s84_what_may_be_complete_is_not_deleted_by_whoever_has_given_it_up() {
+    let store = memory();
+    let faulty = FaultyStore::new(&store, Fault::None);
+    let mut job = Job::start(through(&faulty), 8).unwrap();
+    job.checkpoint(b"a").unwrap();
+    let manifest = job.prepare(b"b").unwrap();
+    // The entry is there, and nobody has heard of it; so its files are discarded.
+    faulty.set(Fault::LostAnswer(faulty.requests() + 1));
+    job.log.complete(&manifest, 3).unwrap_err();
+    let files: Vec<String> = manifest.files.iter().map(|file| file.name.clone()).collect();
+    faulty.set(Fault::Down(crate::tests::faults::EIO));
+    assert_eq!(job.log.discard(files.clone()).files, 0, "not while nobody knows");
+    faulty.set(Fault::None);
+    assert_eq!(job.log.discard(files.clone()).files, 0);
+    assert_eq!(Job::over(&store, 8).state, b"ab");
+    // Nor by a writer that has read nothing yet.
+    assert_eq!(open(&over(&store)).discard(files), Deleted { manifests: 0, files: 0, backlog: 0 });
+    assert_eq!(Job::over(&store, 8).state, b"ab");
 }
 
 #[test]
@@ -207,10 +230,10 @@ fn a_job_remembers_which_file_it_came_from() {
     let folder = tempfile::tempdir().unwrap();
     for storage in [over(&memory()), JobStorage::open(folder.path().to_str().unwrap(), "größe / b").unwrap()] {
         assert_eq!(storage.state().unwrap(), JobState::default());
-        assert_eq!(open(&storage).unwrap().claim(&owner()).unwrap(), owner());
+        assert_eq!(open(&storage).claim(&owner()).unwrap(), owner());
         let other = Owner { origin: "jobs/b.toml".to_owned(), ..owner() };
-        assert_eq!(open(&storage).unwrap().claim(&other).unwrap(), owner(), "another job file's is not taken");
-        open(&storage).unwrap().start_over(&other).unwrap();
+        assert_eq!(open(&storage).claim(&other).unwrap(), owner(), "another job file's is not taken");
+        open(&storage).start_over(&other).unwrap();
         assert_eq!(storage.state().unwrap().owner, Some(other));
     }
 }
