@@ -83,7 +83,7 @@ fn a_template_survives_encoding_and_serves_captures_of_the_first() {
         let mut instance = Instance::new(&template).unwrap();
         step(&mut instance, &[4, 5, 6]);
         let image = capture(&mut instance, 1);
-        let again = Template::decode(&component, &template.encode(), &limits, Arc::new(Events::default())).unwrap();
+        let again = Template::decode(component, &template.encode(), &limits, Arc::new(Events::default())).unwrap();
         assert_eq!(again.encode(), template.encode());
         assert_eq!(step(&mut restore(&again, &[image]), &[7]), step(&mut instance, &[7]));
     }

@@ -106,7 +106,7 @@ fn context(config: &str) -> OperatorContext {
 }
 
 fn template(component: &Component) -> Template {
-    Template::open(&component, &context("{}"), &InstanceLimits::default(), Arc::new(Events::default())).unwrap()
+    Template::open(component, &context("{}"), &InstanceLimits::default(), Arc::new(Events::default())).unwrap()
 }
 
 /// Limits for guests that misbehave.
@@ -155,7 +155,7 @@ fn capture(instance: &mut Instance, checkpoint: u64) -> Vec<u8> {
 }
 
 fn restore(template: &Template, chain: &[Vec<u8>]) -> Instance {
-    Instance::restore(&template, &chain.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap()
+    Instance::restore(template, &chain.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap()
 }
 
 /// Numbers that look random and are the same every time (SplitMix64).

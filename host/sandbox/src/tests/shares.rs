@@ -9,7 +9,7 @@ const MIB: u64 = 1 << 20;
 /// A template of which all instances may hold so much beside what they share.
 fn shared(component: &Component, total: u64) -> Result<Template, SandboxError> {
     let limits = InstanceLimits { memory_total_bytes: Some(total), ..InstanceLimits::default() };
-    Template::open(&component, &context("{}"), &limits, Arc::new(Events::default()))
+    Template::open(component, &context("{}"), &limits, Arc::new(Events::default()))
 }
 
 /// Pages of 64 KiB that are granted until growing is refused.

@@ -13,7 +13,7 @@ fn s53_both_trackers_give_equal_images_of_random_write_programs() {
     for seed in 0..30 {
         let mut numbers = Numbers(seed);
         let templates = [kernel, &HASH.1].map(template);
-        let mut instances = templates.each_ref().map(|template| Instance::new(&template).unwrap());
+        let mut instances = templates.each_ref().map(|template| Instance::new(template).unwrap());
         let mut fresh = 1 << 40;
         for checkpoint in 1..8 {
             for _ in 0..numbers.below(6) {
@@ -64,7 +64,7 @@ fn s53_a_chain_written_with_one_tracker_restores_with_the_other() {
             instance.checkpoint_completed(CheckpointId(checkpoint));
         }
         let limits = InstanceLimits::default();
-        let other = Template::decode(&to, &template.encode(), &limits, Arc::new(Events::default())).unwrap();
+        let other = Template::decode(to, &template.encode(), &limits, Arc::new(Events::default())).unwrap();
         let mut restored = restore(&other, &chain);
         step(&mut instance, &[9]);
         step(&mut restored, &[9]);
