@@ -152,13 +152,18 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Changes a byte of every file that only the newest checkpoint has written. What it needs is there, but not whole.
+/// Changes a byte of every file that only the newest checkpoint has written, or of its manifest where it has written none: what it
+/// needs is there, but not whole, and older ones are.
 pub(super) fn damage_newest(world: &World, storage: &JobStorage) {
-    // One without files of its own holds what the one before does: nothing was read between them.
-    let mut manifests = storage.checkpoints().unwrap().into_iter().map(|id| storage.manifest(id).unwrap());
-    let newest = manifests.find(|manifest| !manifest.files.is_empty()).unwrap();
-    for file in &newest.files {
-        let path = Path::from(format!("numbers/files/{}", file.name));
+    let state = storage.state().unwrap();
+    let newest = state.newest().unwrap();
+    let files = storage.stored_manifest(newest).unwrap().files;
+    let mut places: Vec<String> = files.iter().map(|file| format!("files/{}", file.name)).collect();
+    if places.is_empty() {
+        places.push(format!("manifests/{}", newest.manifest));
+    }
+    for place in places {
+        let path = Path::from(format!("numbers/{place}"));
         wait(async {
             let mut bytes = world.store.inner().get(&path).await.unwrap().bytes().await.unwrap().to_vec();
             let middle = bytes.len() / 2;

@@ -107,13 +107,13 @@ fn a_panic_while_an_attempt_is_begun_is_told_and_another_begins() {
     let world = World::new();
     world.source.hold(NUMBERS / 2);
     let (mut restarts, mut told) = (Vec::new(), false);
-    // Attempts are listed when one begins, and by each manifest; none is written between two executions.
+    // The log is read when an attempt begins; nothing is decided between two executions.
     let outcome = world.run(JOB, |notice, _| match notice {
         Notice::Completed { .. } if world.source.is_holding() && !std::mem::replace(&mut told, true) => world.source.fail_once(),
         Notice::Restarting { reason, .. } => {
             restarts.push(reason.clone());
             if restarts.len() == 1 {
-                world.store.set(Fault::Panic("attempts"));
+                world.store.set(Fault::Panic("log"));
             }
             world.source.go_on();
         }
