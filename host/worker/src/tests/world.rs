@@ -598,7 +598,9 @@ impl Committer for Output {
         let mut files = self.files.lock();
         let before = files.committed.len();
         if files.retracts {
-            files.committed.retain(|name, _| number(name) <= checkpoint.0);
+            let uid = &self.context.as_ref().unwrap().uid;
+            let is_mine = |name: &str| name.split('-').nth(1) == Some(uid);
+            files.committed.retain(|name, _| !is_mine(name) || number(name) <= checkpoint.0);
         }
         let taken_back = before - files.committed.len();
         if files.straggles {
