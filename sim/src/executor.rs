@@ -188,8 +188,8 @@ impl World {
                 self.schedule_turn(id, delay_us);
             }
             Call::Report(report) => self.say(process.worker, report),
-            Call::Expect { attempt, inbound, lost } => self.expect(process, attempt, inbound, lost),
-            Call::Connect { attempt, outbound, lost } => self.connect_wires(process, attempt, outbound, lost),
+            Call::Expect { attempt, inbound, lost } => self.expect(process, attempt, inbound, &lost),
+            Call::Connect { attempt, outbound, lost } => self.connect_wires(process, attempt, outbound, &lost),
             Call::Close { attempt } => self.drop_wires(process.worker, Some(attempt)),
         }
     }

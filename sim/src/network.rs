@@ -139,7 +139,7 @@ impl World {
     }
 
     /// A worker makes the receiving ends of an execution known.
-    pub(crate) fn expect(&mut self, process: ProcessOf, attempt: Attempt, inbound: Vec<Inbound>, lost: OnLost) {
+    pub(crate) fn expect(&mut self, process: ProcessOf, attempt: Attempt, inbound: Vec<Inbound>, lost: &OnLost) {
         for inbound in inbound {
             let key = (attempt, inbound.channel);
             let from = number_of(&inbound.from.worker);
@@ -150,7 +150,7 @@ impl World {
     }
 
     /// A worker connects the sending ends of an execution. Where nobody expects it, it learns so.
-    pub(crate) fn connect_wires(&mut self, process: ProcessOf, attempt: Attempt, outbound: Vec<Outbound>, lost: OnLost) {
+    pub(crate) fn connect_wires(&mut self, process: ProcessOf, attempt: Attempt, outbound: Vec<Outbound>, lost: &OnLost) {
         let mut nobody = Vec::new();
         for outbound in outbound {
             let key = (attempt, outbound.channel);
@@ -168,7 +168,7 @@ impl World {
         }
         nobody.dedup();
         for worker in nobody {
-            self.lose(process, worker, &lost);
+            self.lose(process, worker, lost);
         }
     }
 
