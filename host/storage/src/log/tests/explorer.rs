@@ -330,3 +330,32 @@ fn s142_three_writers_at_once_see_one_history() {
     eprintln!("{states} states, {longest} entries");
     assert!(longest >= 3, "{longest}");
 }
+
+/// A client of an object store that has lost an answer puts once more by itself, and finds its own entry.
+#[test]
+fn s142_a_number_that_is_taken_by_ones_own_entry_is_won_and_by_anothers_is_lost() {
+    let bounds = Bounds { writers: 2, puts: 0, losses: 0, number_max: 0, reader: false, states_max: 0 };
+    for twice in [true, false] {
+        let mut world = World::new(&bounds);
+        let outcomes: Vec<Outcome> = [0, 1]
+            .map(|index| {
+                let mut pen = world.actors[index].pen.clone();
+                pen.reload();
+                // Both have read the empty log.
+                assert!(matches!(pen.answer(Answer::Listed(Vec::new())), Next::Done(Outcome::Read)));
+                let mut ask = pen.append(begun(&Arc::clone(pen.state()))).unwrap();
+                if twice && index == 0 {
+                    world.carry_out(&ask).unwrap();
+                }
+                loop {
+                    match pen.answer(world.carry_out(&ask).unwrap()) {
+                        Next::Ask(next) => ask = next,
+                        Next::Done(outcome) => return outcome,
+                        Next::Confused => panic!("{ask:?}"),
+                    }
+                }
+            })
+            .into();
+        assert_eq!(outcomes, [Outcome::Won, Outcome::Lost], "twice: {twice}");
+    }
+}
