@@ -61,8 +61,12 @@ impl LocalRoot {
             let name = entry.file_name();
             let Some((name, suffix)) = name.to_str().and_then(|name| name.rsplit_once('#')) else { continue };
             if suffix.bytes().all(|byte| byte.is_ascii_digit()) && stale(name) {
-                std::fs::remove_file(entry.path()).map_err(|error| io_error("delete", &entry.path(), &error))?;
-                removed += 1;
+                match std::fs::remove_file(entry.path()) {
+                    Ok(()) => removed += 1,
+                    // Whoever was writing it has finished or given up meanwhile.
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(io_error("delete", &entry.path(), &error)),
+                }
             }
         }
         Ok(removed)
@@ -195,6 +199,23 @@ mod tests {
         std::os::unix::fs::symlink("victim", folder.path().join("lock")).unwrap();
         assert!(root.lock(&Path::from("lock")).is_err());
         assert_eq!(std::fs::read(folder.path().join("victim")).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_staging_file_that_goes_by_itself_does_not_stop_the_sweep() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = LocalRoot::open(folder.path().to_str().unwrap()).unwrap();
+        for name in ["a#1", "b#1"] {
+            std::fs::write(folder.path().join(name), "half").unwrap();
+        }
+        let gone = |name: &str| {
+            if name == "a" {
+                std::fs::remove_file(folder.path().join("a#1")).unwrap();
+            }
+            true
+        };
+        assert_eq!(root.remove_staging(&Path::from(""), gone).unwrap(), 1);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -112,15 +112,27 @@ impl JobLog {
         self.delete_entries(&old);
         self.trash.entries_from = (newest + 1).saturating_sub(TAIL).max(1);
         self.delete_trash();
-        if let Some(local) = &inner.backend.local {
-            local.remove_staging(&inner.path(layout::FILES), is_old)?;
-            let is_old = |name: &str| layout::parse_manifest_name(name).is_some_and(|(_, attempt)| attempt < current);
-            local.remove_staging(&inner.path(layout::MANIFESTS), is_old)?;
-            // One of a number that is taken can't become an entry any more.
-            let is_taken = |name: &str| EntryName::parse(name).is_some_and(|name| name.0 <= newest);
-            local.remove_staging(&inner.path(layout::LOG), is_taken)?;
-        }
+        self.remove_staging(current);
         Ok(used.unwrap_or(CheckpointId(0)))
+    }
+
+    /// Deletes what interrupted writes of attempts before `current` have left in a folder. What can't be deleted is left to the next sweep.
+    fn remove_staging(&self, current: Attempt) {
+        let inner = &self.storage.inner;
+        let Some(local) = &inner.backend.local else { return };
+        let is_old_file = |name: &str| layout::parse_file_name(name).is_some_and(|(attempt, _)| attempt < current);
+        let is_old_manifest = |name: &str| layout::parse_manifest_name(name).is_some_and(|(_, attempt)| attempt < current);
+        // One of a number that is taken can't become an entry any more.
+        let newest = self.pen.number();
+        let is_taken = |name: &str| EntryName::parse(name).is_some_and(|name| name.0 <= newest);
+        let removed = [
+            local.remove_staging(&inner.path(layout::FILES), is_old_file),
+            local.remove_staging(&inner.path(layout::MANIFESTS), is_old_manifest),
+            local.remove_staging(&inner.path(layout::LOG), is_taken),
+        ];
+        for error in removed.into_iter().filter_map(Result::err) {
+            tracing::warn!(%error, "could not delete what interrupted writes left behind; the next attempt does it");
+        }
     }
 
     /// The files that a checkpoint of the log needs.
