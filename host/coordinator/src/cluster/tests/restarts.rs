@@ -249,7 +249,7 @@ fn s41_of_two_coordinators_on_copies_of_a_folder_the_one_that_began_last_owns_th
     }
     let running = wait_event(&other, "j", 0, "not-taken-over").number;
     wait_event(&other, "j", running, "running");
-    // The first one is fenced by its next manifest, and commits nothing more.
+    // The first one is fenced by its next entry, and commits nothing more.
     let failed = wait_state(&cluster, "j", JobState::Failed);
     assert!(failed.reason.unwrap().contains("attempt"), "it says what happened");
     let theirs = a.commits();
