@@ -22,7 +22,7 @@ pub(super) struct Trash {
     pub(super) manifests: BTreeSet<String>,
     /// Files that they named, and those of checkpoints that were given up. Retained ones may still need some.
     files: BTreeSet<String>,
-    /// Entries below this number are deleted, but for fences.
+    /// Entries below this number are deleted, but for fences. 0: nobody has looked yet.
     entries_from: u64,
 }
 
@@ -106,11 +106,7 @@ impl JobLog {
         let is_old = |name: &str| layout::parse_file_name(name).is_some_and(|(attempt, _)| attempt < current);
         self.remember(files.into_iter().filter(|name| is_old(name)));
 
-        let numbers = inner.entry_numbers(0)?;
-        let newest = self.pen.number();
-        let old = dispensable(newest, TAIL, self.pen.state(), numbers.into_iter());
-        self.delete_entries(&old);
-        self.trash.entries_from = (newest + 1).saturating_sub(TAIL).max(1);
+        self.trash.entries_from = 0;
         self.delete_trash();
         self.remove_staging(current);
         Ok(used.unwrap_or(CheckpointId(0)))
@@ -192,15 +188,24 @@ impl JobLog {
         }
     }
 
-    /// Deletes entries that are old, some at a time.
+    /// Deletes entries that are old, some at a time. The first time, whatever others have left.
     fn delete_old_entries(&mut self) {
         let (newest, from) = (self.pen.number(), self.trash.entries_from);
-        if from == 0 || newest < from + TAIL + DELETED_AT_ONCE {
+        let old = if from == 0 {
+            match self.storage.inner.entry_numbers(0) {
+                Ok(there) => dispensable(newest, TAIL, self.pen.state(), there.into_iter()),
+                Err(error) => {
+                    tracing::warn!(%error, "the entries of a log cannot be listed: old ones are deleted later");
+                    return;
+                }
+            }
+        } else if newest < from + TAIL + DELETED_AT_ONCE {
             return;
-        }
-        let old = dispensable(newest, TAIL, self.pen.state(), from..newest);
+        } else {
+            dispensable(newest, TAIL, self.pen.state(), from..newest)
+        };
         self.delete_entries(&old);
-        self.trash.entries_from = newest + 1 - TAIL;
+        self.trash.entries_from = (newest + 1).saturating_sub(TAIL).max(1);
     }
 
     fn delete_entries(&self, numbers: &[u64]) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_model::{CheckpointId, TaskId};
 
 use super::super::pen::{DELETED_AT_ONCE, TAIL};
-use super::job::{Job, assert_tidy, checkpoints, needed, restore, through};
+use super::job::{Job, assert_tidy, checkpoints, needed, open, restore, through};
 use crate::tests::faults::{EIO, Fault, FaultyStore};
 use crate::tests::{JOB, files, manifest, memory, over, write};
 use crate::*;
@@ -40,6 +40,21 @@ fn s142_the_log_is_bounded_also_for_a_job_that_restarts_for_ever() {
     }
     let entries = over(&store).inner.entry_numbers(0).unwrap().len() as u64;
     assert!(entries <= 256 + TAIL + DELETED_AT_ONCE, "{entries}");
+}
+
+#[test]
+fn s142_the_log_is_bounded_also_for_a_coordinator_that_has_taken_over() {
+    let store = memory();
+    let mut job = Job::over(&store, 1);
+    let mut successor = open(&over(&store));
+    successor.lead(job.attempt).unwrap();
+    job.log = successor;
+    for _ in 0..200 {
+        job.checkpoint(b"x").unwrap();
+        job.log.delete_trash();
+    }
+    let entries = over(&store).inner.entry_numbers(0).unwrap().len() as u64;
+    assert!(entries <= TAIL + DELETED_AT_ONCE + 3, "{entries}");
 }
 
 #[test]
