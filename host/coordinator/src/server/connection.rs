@@ -1,10 +1,11 @@
 //! One worker's connection, from its registration to its end.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use weir_cluster::LinkId;
 use weir_model::limits::COMPONENT_PART_BYTES;
 use weir_model::{Digest, Epoch};
 use weir_protocol::panics::{bug, caught_async};
@@ -26,56 +27,60 @@ const NEEDS_WAITING_MAX: usize = 64;
 /// Serves a connection until it is closed.
 pub(super) async fn serve(cluster: Cluster, control: Control) {
     let (sender, receiver) = control.split();
-    if let Err(panic) = caught_async(hear(cluster, &sender, receiver)).await {
+    let number = OnceLock::new();
+    let reason = caught_async(hear(cluster.clone(), &sender, receiver, &number)).await.unwrap_or_else(|panic| {
         // A connection on which nobody hears must not look as if its worker had nothing to say.
         let reason = bug("what serves a worker's connection", &panic);
         tracing::error!(peer = %sender.peer(), "{reason}");
-        sender.close(CLOSED, &reason);
+        reason
+    });
+    sender.close(CLOSED, &reason);
+    // However it ended: while the cluster has the link, the connection keeps its place among those of its node.
+    if let Some(number) = number.into_inner() {
+        let _ = spawn_blocking(move || cluster.detach(number, &reason)).await;
     }
 }
 
-async fn hear(cluster: Cluster, sender: &ControlSender, mut receiver: ControlReceiver) {
+/// Gives why nothing more is heard. Sets the number under which the cluster knows the connection.
+async fn hear(cluster: Cluster, sender: &ControlSender, mut receiver: ControlReceiver, attached: &OnceLock<LinkId>) -> String {
     let peer = sender.peer().clone();
     let register = match tokio::time::timeout(REGISTER_TIMEOUT, receive(&mut receiver)).await {
         Ok(Ok(Report::Register(register))) => register,
-        Ok(Ok(_)) => return refuse(sender, &peer, "the first message was no registration"),
-        Ok(Err(reason)) => return refuse(sender, &peer, &reason),
-        Err(_) => return refuse(sender, &peer, "it did not register in time"),
+        Ok(Ok(_)) => return unregistered(&peer, "the first message was no registration".to_owned()),
+        Ok(Err(reason)) => return unregistered(&peer, reason),
+        Err(_) => return unregistered(&peer, "it did not register in time".to_owned()),
     };
     let hello = Hello { name: peer.node.as_str().into(), incarnation: peer.incarnation.0, from: peer.address.to_string() };
     let link: Arc<dyn WorkerLink> = Arc::new(NetworkLink::new(cluster.epoch(), sender.clone()));
-    let number = cluster.attach(link);
+    let number = *attached.get_or_init(|| cluster.attach(link));
     if !join(&cluster, number, hello, register).await {
         // It closes the connection when it has read why.
         let _ = tokio::time::timeout(REFUSED_TIMEOUT, receiver.recv()).await;
-        sender.close(CLOSED, "refused");
-        return;
+        return "refused".to_owned();
     }
     let (needs, needed) = mpsc::channel(NEEDS_WAITING_MAX);
     tokio::spawn(send_components(cluster.clone(), number, sender.clone(), needed));
-    let reason = loop {
+    loop {
         match receive(&mut receiver).await {
             Ok(Report::Need { digest }) => {
                 if needs.try_send(digest).is_err() {
-                    break "it asked for too many components at once".to_owned();
+                    return "it asked for too many components at once".to_owned();
                 }
             }
             Ok(report) => cluster.report(number, report),
-            Err(reason) => break reason,
+            Err(reason) => return reason,
         }
-    };
-    sender.close(CLOSED, &reason);
-    let _ = spawn_blocking(move || cluster.detach(number, &reason)).await;
+    }
 }
 
-async fn join(cluster: &Cluster, number: u64, hello: Hello, register: Register) -> bool {
+async fn join(cluster: &Cluster, number: LinkId, hello: Hello, register: Register) -> bool {
     let cluster = cluster.clone();
     spawn_blocking(move || cluster.register(number, hello, register)).await.unwrap_or(false)
 }
 
-fn refuse(sender: &ControlSender, peer: &weir_transport::Peer, reason: &str) {
+fn unregistered(peer: &weir_transport::Peer, reason: String) -> String {
     tracing::warn!(%peer, reason, "a connection ends before its worker has registered");
-    sender.close(CLOSED, reason);
+    reason
 }
 
 /// The next report; why there is none otherwise.

@@ -185,6 +185,31 @@ fn a_worker_whose_port_is_closed_too_is_lost_at_once() {
 }
 
 #[test]
+fn a_worker_that_was_refused_more_often_than_a_node_has_connections_joins_when_it_may() {
+    let (_folder, server, client) = world();
+    let Report::Register(right) = register(NOWHERE) else { unreachable!() };
+    let wrong = Report::Register(Register { version: "0.0.0".to_owned(), ..right });
+    for _ in 0..20 {
+        // As a worker does: it reads why, and closes.
+        let (sender, mut receiver) = client.connect().split();
+        client.runtime.block_on(async {
+            sender.send(encode(&wrong, &[]).into()).await.unwrap();
+            let answer: Envelope<Order> = decode(&receiver.recv().await.unwrap()).unwrap();
+            assert!(matches!(answer.message.command, Command::Refused { .. }), "{answer:?}");
+        });
+        sender.close(0, "refused");
+    }
+    let (sender, mut receiver) = client.connect().split();
+    client.runtime.block_on(async {
+        sender.send(encode(&register(NOWHERE), &[]).into()).await.unwrap();
+        let answer: Envelope<Order> = decode(&receiver.recv().await.unwrap()).unwrap();
+        assert!(matches!(answer.message.command, Command::Welcome { .. }), "{answer:?}");
+    });
+    assert!(alive(&server));
+    server.shutdown();
+}
+
+#[test]
 fn s41_a_second_coordinator_on_the_folder_does_not_start() {
     let (folder, server, _client) = world();
     let error = serve(options(folder.path())).map(|_| ()).unwrap_err();
