@@ -1,7 +1,7 @@
 //! Who may ask: the tokens of the cluster, by the SHA-256 of their secrets.
 //!
 //! Owns which tokens count. The disk is written before memory, so a token that was told to somebody is there after any end of the process,
-//! and one that was revoked is gone. Never sees a secret, and decides nothing about requests: which role a request needs is the API's.
+//! and one that was revoked stays so. Never sees a secret, and decides nothing about requests: which role a request needs is the API's.
 
 use std::collections::BTreeMap;
 
@@ -245,10 +245,8 @@ impl Inner {
         };
         let message = format!("token {name} was revoked; its role was {}", record.role);
         record.revoked_at_ms = Some(now_ms);
-        let change = match name == OF_FILE {
-            true => TokenChange { put: vec![(digest, &record)], ..TokenChange::default() },
-            false => TokenChange { remove: vec![digest], ..TokenChange::default() },
-        };
+        // Never removed: its secret may be, or come, in the token file, and would be a new admin's at the next start.
+        let change = TokenChange { put: vec![(digest, &record)], ..TokenChange::default() };
         let written = self.change_tokens(Some(by), kinds::TOKEN_REVOKED, message, &change);
         written.map_err(|error| refusals::disk(&action, &WriteFailure(error.to_string())))
     }

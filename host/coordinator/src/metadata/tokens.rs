@@ -26,7 +26,7 @@ pub(crate) struct TokenRecord {
     pub(crate) created_by: Option<Person>,
     pub(crate) expires_at_ms: Option<u64>,
     pub(crate) used_at_ms: Option<u64>,
-    /// Set for the one in the token file only, which is shown again at each start; others are forgotten when they are revoked.
+    /// Set once it was revoked. It is kept, so that it counts no more when its secret is found in the token file at a start.
     pub(crate) revoked_at_ms: Option<u64>,
 }
 

@@ -6,7 +6,7 @@ use weir_model::Digest;
 use weir_protocol::access::{Asker, NewToken, Person, Role};
 use weir_protocol::api::{ClusterApi, JobState, RefusalKind};
 
-use super::fakes::{World, by, job, one_with_a_job, wait_event, wait_state};
+use super::fakes::{World, by, job, one_with_a_job, until, wait_event, wait_state};
 
 fn digest(last: u8) -> Digest {
     let mut digest = Digest([7; 32]);
@@ -69,12 +69,13 @@ fn a_token_ends_when_its_time_does_and_its_use_is_written_once_a_minute() {
     let stored = |cluster: &super::super::Cluster| cluster.inner.database.tokens().unwrap()[0].1.used_at_ms;
     let at = cluster.tokens()[0].used_at_ms;
     world.pass(&cluster, 50);
-    assert_eq!(stored(&cluster), at);
+    until("its use is written", || (stored(&cluster) == at).then_some(()));
     assert_eq!(cluster.who(digest(1)), None, "its end is outside");
     assert_eq!(cluster.tokens().len(), 1, "it is still listed");
     cluster.create_token(&by(), new("other", Role::Viewer), digest(2)).unwrap();
     cluster.who(digest(2)).unwrap();
     world.pass(&cluster, 30_000);
+    cluster.inner.write_token_use(false);
     let stored: Vec<_> = cluster.inner.database.tokens().unwrap().into_iter().map(|(_, record)| record.used_at_ms).collect();
     assert_eq!(stored, [at, None], "within a minute of the last time nothing is written");
     cluster.leave();
@@ -114,6 +115,26 @@ fn the_token_in_the_file_is_the_first_admins_and_another_one_takes_its_place() {
     // One that somebody made counts as that, also from the file.
     let cluster = with(Some(digest(4)));
     assert_eq!(cluster.who(digest(4)), asker("anna", Role::Admin));
+    cluster.leave();
+}
+
+#[test]
+fn a_made_token_that_was_revoked_is_no_admins_when_it_is_in_the_token_file() {
+    let world = World::new();
+    let cluster = world.open();
+    cluster.create_token(&by(), new("ci", Role::Viewer), digest(1)).unwrap();
+    cluster.leave();
+    drop(cluster);
+    let cluster = world.open_with(Some(digest(1)));
+    assert_eq!(cluster.who(digest(1)), asker("ci", Role::Viewer));
+    cluster.revoke_token(&by(), "ci").unwrap();
+    assert_eq!(cluster.tokens(), Vec::new());
+    cluster.create_token(&by(), new("ci", Role::Submitter), digest(2)).expect("its name is free");
+    cluster.leave();
+    drop(cluster);
+    let cluster = world.open_with(Some(digest(1)));
+    assert_eq!((cluster.who(digest(1)), cluster.who(digest(2))), (None, asker("ci", Role::Submitter)));
+    assert_eq!(cluster.tokens().len(), 1);
     cluster.leave();
 }
 
