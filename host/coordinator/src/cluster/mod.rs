@@ -237,7 +237,6 @@ impl Cluster {
     pub(crate) fn tick(&self) {
         let certificate_until_ms = (self.inner.certificate_until_ms)();
         self.inner.told(Input::Tick { certificate_until_ms });
-        self.inner.write_token_use(false);
     }
 
     /// A worker says something.
@@ -271,7 +270,6 @@ impl Cluster {
         };
         links.values().for_each(|link| link.close("the coordinator ends"));
         if scribe.ends() {
-            self.inner.write_token_use(true);
             self.inner.database.close();
         } else {
             tracing::error!("the coordinator's disk does not answer; what it was to write may be lost");

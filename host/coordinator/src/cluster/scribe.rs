@@ -1,5 +1,7 @@
 //! The thread that writes to the coordinator's disk: one change after the other, in the order in which they were decided.
 //!
+//! Between them, when tokens were used last.
+//!
 //! A disk that hangs holds it, and nobody else: the machine goes on, and what waits for a change waits.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -17,6 +19,9 @@ const ON_THEIR_WAY_MAX: usize = JOBS_MAX + 1;
 
 /// How long the disk is waited for when the coordinator ends.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether the use of tokens is to be written, where nothing else is.
+const TOKEN_USE_LOOKED_AT: Duration = Duration::from_secs(1);
 
 /// A change and its number.
 type NumberedChange = (ChangeId, Box<Change>);
@@ -69,6 +74,9 @@ impl ScribeEnd {
     }
 }
 
+/// What has gone wrong where it panics.
+const WHO: &str = "what writes the coordinator's metadata";
+
 /// Starts the thread. It ends when the way to it is closed.
 pub(super) fn start(inner: &Arc<Inner>, metadata: Arc<dyn Metadata>, changes: Changes) -> std::io::Result<()> {
     let inner = Arc::downgrade(inner);
@@ -77,11 +85,23 @@ pub(super) fn start(inner: &Arc<Inner>, metadata: Arc<dyn Metadata>, changes: Ch
 }
 
 fn write(inner: &Weak<Inner>, metadata: &dyn Metadata, Changes { changes, alive }: Changes) {
-    while let Ok((change, what)) = changes.recv() {
-        let result = caught(|| metadata.put(&what));
-        let result = result.unwrap_or_else(|panic| Err(WriteFailure(bug("what writes the coordinator's metadata", &panic))));
+    loop {
+        let next = changes.recv_timeout(TOKEN_USE_LOOKED_AT);
+        let ends = matches!(next, Err(RecvTimeoutError::Disconnected));
+        let written = next.ok().map(|(change, what)| {
+            let result = caught(|| metadata.put(&what));
+            (change, result.unwrap_or_else(|panic| Err(WriteFailure(bug(WHO, &panic)))))
+        });
         let Some(inner) = inner.upgrade() else { break };
-        inner.told(Input::Written { change, result });
+        if let Some((change, result)) = written {
+            inner.told(Input::Written { change, result });
+        }
+        if let Err(panic) = caught(|| inner.write_token_use(ends)) {
+            tracing::error!("{}", bug(WHO, &panic));
+        }
+        if ends {
+            break;
+        }
     }
     drop(alive);
 }

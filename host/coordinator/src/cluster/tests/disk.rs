@@ -1,9 +1,12 @@
 //! A coordinator's disk that does not answer for a while.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use weir_cluster::{Change, Metadata, WriteFailure};
+use weir_model::Digest;
+use weir_protocol::access::{NewToken, Role};
 use weir_protocol::api::{ClusterApi, JobEvent, JobState, RefusalKind};
 
 use super::fakes::{FakeWorker, World, by, job, one_with_a_job, until, wait_event, wait_state};
@@ -13,10 +16,16 @@ use crate::metadata::Database;
 struct Frozen {
     database: Arc<Database>,
     stands: Mutex<bool>,
+    /// It holds somebody, or has.
+    has_held: AtomicBool,
     changed: Condvar,
 }
 
 impl Frozen {
+    fn new(database: Arc<Database>) -> Frozen {
+        Frozen { database, stands: Mutex::new(false), has_held: AtomicBool::new(false), changed: Condvar::new() }
+    }
+
     fn set(&self, stands: bool) {
         *self.stands.lock() = stands;
         self.changed.notify_all();
@@ -26,6 +35,7 @@ impl Frozen {
 impl Metadata for Frozen {
     fn put(&self, change: &Change) -> Result<(), WriteFailure> {
         let mut stands = self.stands.lock();
+        self.has_held.fetch_or(*stands, Ordering::Relaxed);
         self.changed.wait_while(&mut stands, |stands| *stands);
         drop(stands);
         self.database.put(change)
@@ -42,7 +52,7 @@ fn s86_while_the_disk_stands_still_jobs_run_workers_come_and_go_and_what_was_ask
     let disk: Arc<Mutex<Option<Arc<Frozen>>>> = Arc::default();
     let kept = disk.clone();
     let cluster = world.open_through(Box::new(move |database| {
-        let frozen = Arc::new(Frozen { database, stands: Mutex::new(false), changed: Condvar::new() });
+        let frozen = Arc::new(Frozen::new(database));
         *kept.lock() = Some(frozen.clone());
         frozen
     }));
@@ -79,12 +89,40 @@ fn s86_while_the_disk_stands_still_jobs_run_workers_come_and_go_and_what_was_ask
 }
 
 #[test]
+fn the_clock_writes_nothing_so_a_disk_that_stands_still_does_not_stop_it() {
+    let world = World::new();
+    let disk: Arc<Mutex<Option<Arc<Frozen>>>> = Arc::default();
+    let kept = disk.clone();
+    let cluster = world.open_through(Box::new(move |database| {
+        let frozen = Arc::new(Frozen::new(database));
+        *kept.lock() = Some(frozen.clone());
+        frozen
+    }));
+    let disk = disk.lock().clone().unwrap();
+    cluster.create_token(&by(), NewToken { name: "ci".to_owned(), role: Role::Viewer, valid_ms: None }, Digest([7; 32])).unwrap();
+    disk.set(true);
+    let submitting = {
+        let cluster = cluster.clone();
+        std::thread::spawn(move || cluster.submit(&by(), job("k", 1)))
+    };
+    until("the disk holds what writes to it", || disk.has_held.load(Ordering::Relaxed).then_some(()));
+    cluster.who(Digest([7; 32])).unwrap();
+    world.pass(&cluster, 200);
+    let stored = || cluster.inner.database.tokens().unwrap()[0].1.used_at_ms;
+    assert_eq!(stored(), None);
+    disk.set(false);
+    submitting.join().unwrap().unwrap();
+    until("it is written afterwards", stored);
+    cluster.leave();
+}
+
+#[test]
 fn s86_a_coordinator_whose_disk_stands_still_ends_all_the_same() {
     let world = World::new();
     let disk: Arc<Mutex<Option<Arc<Frozen>>>> = Arc::default();
     let kept = disk.clone();
     let cluster = world.open_through(Box::new(move |database| {
-        let frozen = Arc::new(Frozen { database, stands: Mutex::new(false), changed: Condvar::new() });
+        let frozen = Arc::new(Frozen::new(database));
         *kept.lock() = Some(frozen.clone());
         frozen
     }));
