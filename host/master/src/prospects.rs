@@ -96,7 +96,8 @@ impl Prospects {
             }
             Ended::Refused(error) => Next::Over(Err(error)),
             Ended::Rescaled(parallelism) => {
-                self.wishes.rescale = Some(parallelism);
+                // What was wished while it ended is newer.
+                self.wishes.rescale.get_or_insert(parallelism);
                 Next::GoOn
             }
             Ended::Damaged { checkpoint, .. } => {

@@ -29,9 +29,11 @@ pub(super) enum At {
     RunFit,
     /// Its tasks end after a failure.
     Ending,
+    /// Its tasks end because it goes on with another parallelism.
+    Rescaling,
 }
 
-pub(super) const ALL: [At; 16] = [
+pub(super) const ALL: [At; 17] = [
     At::Claim,
     At::Fit,
     At::Slots,
@@ -48,6 +50,7 @@ pub(super) const ALL: [At; 16] = [
     At::Writing,
     At::RunFit,
     At::Ending,
+    At::Rescaling,
 ];
 
 impl At {
@@ -166,6 +169,15 @@ pub(super) fn reach(at: At) -> Bench {
             bench.fail(FailureKind::Transient);
             bench
         }
+        At::Rescaling => {
+            let mut bench = running();
+            bench.wish(Wish::Rescale(1));
+            bench.store();
+            bench.pass(1_000);
+            bench.work();
+            bench.store();
+            bench
+        }
     }
 }
 
@@ -191,6 +203,7 @@ fn every_place_is_reached() {
             At::Run => "Completed",
             At::Writing => "what: Complete {",
             At::Ending => "Ending",
+            At::Rescaling => "Cancel",
         };
         let recent = &bench.log[bench.log.len().saturating_sub(6)..];
         assert!(recent.iter().any(|said| said.contains(says)), "{at:?}: {last}");
