@@ -135,7 +135,7 @@ pub(crate) fn of_notice(notice: &Notice) -> Option<Entry> {
             let message = format!("it goes on with parallelism {to} instead of {from}, from its last checkpoint");
             entry(None, Info, kinds::RESCALING, message)
         }
-        Notice::RescaleRefused { reason } => {
+        Notice::RescaleRefused { reason, .. } => {
             let message = format!("the parallelism cannot be changed, the job goes on as it was: {reason}");
             entry(None, Warning, kinds::RESCALE_REFUSED, message)
         }

@@ -68,8 +68,8 @@ pub(crate) enum Edit {
     Nothing,
     /// An attempt of this number begins.
     Attempt(u64),
-    /// Another parallelism cannot be had.
-    RescaleRefused,
+    /// This parallelism cannot be had. A later wish stays.
+    RescaleRefused(u32),
     /// It is over.
     Over {
         counts: Option<Counts>,
@@ -85,7 +85,7 @@ impl Edit {
                 record.attempt = *attempt;
                 record.attempts += 1;
             }
-            Edit::RescaleRefused => record.rescale = None,
+            Edit::RescaleRefused(parallelism) => record.rescale = record.rescale.filter(|wanted| wanted != parallelism),
             Edit::Over { counts, checkpoint } => {
                 record.rescale = None;
                 (record.counts, record.checkpoint) = (counts.clone(), checkpoint.clone());

@@ -110,7 +110,7 @@ impl State {
         job.master_is_alive();
         let Some(entry) = job.book.notice(notice, now.wall_ms) else { return };
         let edit = match notice {
-            Notice::RescaleRefused { .. } => Edit::RescaleRefused,
+            Notice::RescaleRefused { parallelism, .. } => Edit::RescaleRefused(*parallelism),
             // Operators that are only opened, to see whether they can be, are no attempt.
             Notice::Deploying { attempt, .. } if attempt.0 > 0 => Edit::Attempt(attempt.0),
             _ => Edit::Nothing,

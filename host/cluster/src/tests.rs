@@ -480,3 +480,23 @@ fn events_that_a_disk_does_not_take_are_bounded_and_the_end_of_a_job_is_not_lost
     }
     assert_eq!(world.machine.jobs()[0].state, JobState::Cancelled);
 }
+
+#[test]
+fn another_parallelism_that_is_refused_takes_no_later_wish_with_it() {
+    let mut world = running();
+    let refused = |parallelism| {
+        let notice = Notice::RescaleRefused { parallelism, reason: "x".to_owned() };
+        Input::Says { job: "a".to_owned(), says: Says::Notice(notice) }
+    };
+    for parallelism in [2, 1, 2] {
+        world.ask(Ask::Job { name: "a".to_owned(), ask: JobAsk::Rescale(parallelism) }, None);
+        world.disk_answers(true, None);
+    }
+    assert!(world.asked.is_empty());
+    world.tell(refused(1), None);
+    world.disk_answers(true, None);
+    assert_eq!(world.disk.jobs["a"].record.rescale, Some(2));
+    world.tell(refused(2), None);
+    world.disk_answers(true, None);
+    assert_eq!(world.disk.jobs["a"].record.rescale, None);
+}

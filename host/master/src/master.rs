@@ -190,7 +190,7 @@ impl Master {
                     self.set_phase(Phase::Fit { request, wanted: Box::new(wanted) });
                 }
                 Err(problems) => {
-                    self.rescale_refused(problems.to_string(), out);
+                    self.rescale_refused(parallelism, problems.to_string(), out);
                     self.reserve(out);
                 }
             },
@@ -281,7 +281,7 @@ impl Master {
     fn fitted(&mut self, wanted: Planned, answer: Result<Stored, StoreFailure>, out: &mut Vec<Output>) {
         match fit(&wanted, self.settings.allow_dropped_state, answer) {
             Ok(()) => self.rescaled(wanted, out),
-            Err(Unfit::Refused(reason)) => self.rescale_refused(reason, out),
+            Err(Unfit::Refused(reason)) => self.rescale_refused(wanted.job.parallelism, reason, out),
             Err(Unfit::Unknown(_)) => {}
         }
         self.reserve(out);
@@ -296,9 +296,9 @@ impl Master {
         }
     }
 
-    fn rescale_refused(&mut self, reason: String, out: &mut Vec<Output>) {
+    fn rescale_refused(&mut self, parallelism: u32, reason: String, out: &mut Vec<Output>) {
         self.prospects.wishes.rescale = None;
-        out.push(Output::Notice(Notice::RescaleRefused { reason }));
+        out.push(Output::Notice(Notice::RescaleRefused { parallelism, reason }));
     }
 
     fn attempt_begun(&mut self, slots: &Slots, answer: Result<Stored, StoreFailure>, out: &mut Vec<Output>) {
@@ -496,9 +496,9 @@ impl Master {
             return self.on_run(out, |run, around| run.written(request, answer, around));
         };
         let fits = fit(wanted, self.settings.allow_dropped_state, answer);
-        let may = fits.is_ok();
+        let (may, parallelism) = (fits.is_ok(), wanted.job.parallelism);
         if let Err(Unfit::Refused(reason) | Unfit::Unknown(reason)) = fits {
-            self.rescale_refused(reason, out);
+            self.rescale_refused(parallelism, reason, out);
         }
         self.on_run(out, |run, around| run.may_rescale(may, around));
     }
@@ -512,7 +512,7 @@ impl Master {
             Err(problems) => Err(problems.to_string()),
         };
         if let Err(reason) = asked {
-            self.rescale_refused(reason, out);
+            self.rescale_refused(parallelism, reason, out);
         }
     }
 
@@ -628,7 +628,7 @@ impl Master {
 
     fn rescale(&mut self, parallelism: u32, out: &mut Vec<Output>) {
         if self.prospects.wishes.stop_running {
-            return self.rescale_refused("the job is about to end".to_owned(), out);
+            return self.rescale_refused(parallelism, "the job is about to end".to_owned(), out);
         }
         self.prospects.wishes.rescale = Some(parallelism);
         match (self.kind, self.stage) {
@@ -636,7 +636,7 @@ impl Master {
             (Kind::Slots, Stage::Trial) => {
                 match planned(&self.settings.spec, Some(parallelism)) {
                     Ok(wanted) => self.rescaled(wanted, out),
-                    Err(problems) => self.rescale_refused(problems.to_string(), out),
+                    Err(problems) => self.rescale_refused(parallelism, problems.to_string(), out),
                 }
                 self.reserve(out);
             }

@@ -130,6 +130,8 @@ pub enum Notice {
     },
     /// Another parallelism was asked for and cannot be had; the job goes on as it was.
     RescaleRefused {
+        /// The one that was asked for. Another may be wished meanwhile.
+        parallelism: u32,
         /// Why.
         reason: String,
     },

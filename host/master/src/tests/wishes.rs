@@ -117,7 +117,7 @@ fn another_parallelism_is_refused_while_the_job_stops() {
     let mut bench = reach(At::Run);
     bench.wish(Wish::Stop);
     bench.wish(Wish::Rescale(1));
-    assert!(bench.was_told("RescaleRefused { reason: \"the job is about to end\" }"));
+    assert!(bench.was_told("RescaleRefused { parallelism: 1, reason: \"the job is about to end\" }"));
     bench.settle();
     assert_eq!(bench.end(), "stopped");
 }
