@@ -16,6 +16,11 @@ impl State {
     /// Writes down what happened to a job.
     pub(crate) fn note(&mut self, now: Now, name: &str, entry: Entry, edit: Edit, out: &mut Vec<Output>) {
         let Some(job) = self.jobs.get_mut(name) else { return };
+        // What is written of it from now on is that it is submitted again, or removed: this would undo that.
+        if job.book.record.state.is_over() {
+            out.push(Output::log(EventLevel::Warning, format!("an event of job {name}, which is over, is not kept: {entry:?}")));
+            return;
+        }
         let is_end = matches!(edit, Edit::Over { .. });
         if job.waiting.len() >= CHANGES_WAITING_MAX && !is_end {
             out.push(Output::log(

@@ -500,3 +500,25 @@ fn another_parallelism_that_is_refused_takes_no_later_wish_with_it() {
     world.disk_answers(true, None);
     assert_eq!(world.disk.jobs["a"].record.rescale, None);
 }
+
+#[test]
+fn what_is_said_late_of_a_job_that_is_over_neither_undoes_its_removal_nor_its_submission() {
+    let asks = [NameAsk::Remove("a".to_owned()), NameAsk::Submit(Box::new(submission("a")))];
+    for (ask, is_there) in asks.into_iter().zip([false, true]) {
+        let mut world = running();
+        world.masters.get_mut("a").unwrap().wish = Some(Wish::Cancel);
+        world.master_acts("a", None);
+        world.disk_answers(true, None);
+        world.ask(Ask::Name(ask), None);
+        let late = chronicle::Entry::event(weir_protocol::api::EventLevel::Error, kinds::REPORT_REFUSED, "x".to_owned());
+        let (now, mut out) = (world.now(), Vec::new());
+        world.machine.state.note(now, "a", late, job::Edit::Nothing, &mut out);
+        world.carry_out(out, None);
+        while !world.disk.given.is_empty() {
+            world.disk_answers(true, None);
+        }
+        assert!(world.asked.is_empty());
+        let state = world.disk.jobs.get("a").map(|job| job.record.state);
+        assert_eq!(state, is_there.then_some(JobState::Waiting));
+    }
+}
