@@ -522,3 +522,22 @@ fn what_is_said_late_of_a_job_that_is_over_neither_undoes_its_removal_nor_its_su
         assert_eq!(state, is_there.then_some(JobState::Waiting));
     }
 }
+
+#[test]
+fn slots_of_an_execution_that_may_go_on_are_held_while_a_worker_that_was_back_is_away_again() {
+    let mut world = running();
+    let begun = world.disk.jobs.get_mut("a").unwrap().begun.as_mut().unwrap();
+    begun.prepare.spec.overrides.push(("job.parallelism".to_owned(), "2".to_owned()));
+    let mut other = begun.prepare.placement.workers[0].clone();
+    other.worker = "v".to_owned();
+    begun.prepare.placement.workers.push(other);
+    begun.prepare.placement.tasks = vec![0, 1];
+    world.restart();
+    let used = |world: &World| ["w", "v"].map(|worker| world.machine.state.schedule.used(worker));
+    assert_eq!(used(&world), [1, 1]);
+    world.worker_comes(None);
+    let link = world.link.take().unwrap();
+    world.tell(Input::Closed { link, reason: "it broke".to_owned() }, None);
+    assert!(world.machine.state.takeovers.contains_key("a"), "it is waited for");
+    assert_eq!(used(&world), [1, 1]);
+}

@@ -97,6 +97,10 @@ impl State {
         out.push(Output::log(level, format!("worker {worker} is lost: {reason}")));
         out.push(Output::Close { link, reason: reason.to_owned() });
         self.schedule.lose(worker);
+        // It may come back in time: until then its slots are held, as they were before it came.
+        for (name, takeover) in &self.takeovers {
+            self.schedule.hold(name, takeover.slots());
+        }
         for name in self.jobs.keys().cloned().collect::<Vec<_>>() {
             match self.takeovers.get_mut(&name) {
                 Some(takeover) => takeover.lost(worker),
