@@ -120,9 +120,11 @@ impl Machine {
         self.state.registry.heard(now, link).is_some_and(|worker| self.state.gate.needs(&worker, digest))
     }
 
-    /// Whether a job that is known has a component of these bytes.
+    /// Whether a job that is known, or that is being submitted, has a component of these bytes.
     pub fn needs(&self, digest: weir_model::Digest) -> bool {
-        self.state.jobs.values().any(|job| job.book.record.spec.components.values().any(|pin| pin.digest == digest))
+        let known = self.state.jobs.values().map(|job| &job.book.record.spec);
+        let mut specs = known.chain(self.state.names.submitted());
+        specs.any(|spec| spec.components.values().any(|pin| pin.digest == digest))
     }
 
     /// The number of a job's last event, and whether more may come: none do where the process ends.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_model::Epoch;
+use weir_protocol::JobSpec;
 use weir_protocol::access::Person;
 
 use crate::record::JobRecord;
@@ -16,6 +17,21 @@ pub(crate) const WAITING_MAX: usize = 1_024;
 pub(crate) struct Names {
     pub(crate) waiting: VecDeque<(RequestId, Person, NameAsk)>,
     pub(crate) writing: Option<NameWrite>,
+}
+
+impl Names {
+    /// What is being submitted.
+    pub(crate) fn submitted(&self) -> impl Iterator<Item = &JobSpec> {
+        let written = self.writing.iter().filter_map(|writing| match &writing.then {
+            Then::Submitted { record, .. } => Some(&record.spec),
+            Then::Removed { .. } | Then::Adopted { .. } => None,
+        });
+        let waiting = self.waiting.iter().filter_map(|(_, _, ask)| match ask {
+            NameAsk::Submit(submission) => Some(&submission.spec),
+            NameAsk::Remove(_) | NameAsk::Adopt(_) => None,
+        });
+        written.chain(waiting)
+    }
 }
 
 /// A change that the disk is taking.

@@ -541,3 +541,22 @@ fn slots_of_an_execution_that_may_go_on_are_held_while_a_worker_that_was_back_is
     assert!(world.machine.state.takeovers.contains_key("a"), "it is waited for");
     assert_eq!(used(&world), [1, 1]);
 }
+
+#[test]
+fn a_component_is_needed_from_when_its_job_is_asked_for() {
+    let mut world = running();
+    let pinned = |name: &str, byte| {
+        let mut submission = submission(name);
+        let pin = weir_protocol::ComponentPin { digest: weir_model::Digest([byte; 32]), name: "x@1".to_owned() };
+        submission.spec.components.insert("x".to_owned(), pin);
+        Ask::Name(NameAsk::Submit(Box::new(submission)))
+    };
+    world.ask(pinned("b", 1), None);
+    world.ask(pinned("c", 2), None);
+    assert_eq!(world.disk.given.len(), 1, "one waits for the other");
+    let needs = |world: &World| [1, 2, 3].map(|byte| world.machine.needs(weir_model::Digest([byte; 32])));
+    assert_eq!(needs(&world), [true, true, false]);
+    world.disk_answers(true, None);
+    world.disk_answers(false, None);
+    assert_eq!(needs(&world), [true, false, false], "the disk did not take the other");
+}
