@@ -155,7 +155,23 @@ impl Place {
         })
     }
 
+    /// Tries again as long as that may help, a few times, where tasks run meanwhile: a restart would cost more. Blocks so long.
     fn carry_out(&mut self, what: &Store) -> Result<Option<Stored>, StoreFailure> {
+        let tries_max = if matches!(what, Store::Complete { .. } | Store::Lead { .. }) { TRIES_MAX } else { 1 };
+        let mut tries = 1;
+        loop {
+            match self.carry_out_once(what) {
+                Err(error) if error.kind == StoreFailureKind::Transient && tries < tries_max => {
+                    tracing::warn!(%error, tries, "storage: trying again");
+                    std::thread::sleep(RETRY_DELAY * tries);
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn carry_out_once(&mut self, what: &Store) -> Result<Option<Stored>, StoreFailure> {
         let log = match &mut self.opened {
             Some(log) => log,
             none => {
@@ -166,25 +182,35 @@ impl Place {
                 none.insert(log)
             }
         };
-        match what {
-            // Tasks run meanwhile, which a restart would cost more than a moment of trying again.
-            Store::Complete { .. } | Store::Lead { .. } => retried(log, what),
-            _ => carry_out(log, what),
-        }
+        carry_out(log, what)
     }
 }
 
-/// Tries again as long as that may help, a few times. Blocks meanwhile.
-fn retried(log: &mut JobLog, what: &Store) -> Result<Option<Stored>, StoreFailure> {
-    let mut tries = 1;
-    loop {
-        match carry_out(log, what) {
-            Err(error) if error.kind == StoreFailureKind::Transient && tries < TRIES_MAX => {
-                tracing::warn!(%error, tries, "storage: trying again");
-                std::thread::sleep(RETRY_DELAY * tries);
-                tries += 1;
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use weir_model::{Attempt, Epoch};
+    use weir_storage::{JobStorage, Writer};
+
+    use super::*;
+
+    #[test]
+    fn a_storage_that_cannot_be_opened_at_first_does_not_end_what_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = folder.path().to_str().unwrap().to_owned();
+        let opened = AtomicU32::new(0);
+        let open: Open = Box::new(move || {
+            if opened.fetch_add(1, Ordering::Relaxed) == 0 {
+                let (path, reason) = (url.clone(), "a moment please".to_owned());
+                return Err(StorageError::Unavailable { action: "open", path, reason });
             }
-            done => return done,
-        }
+            let by = Writer { epoch: Epoch { origin: [1; 16], count: 1 }, nonce: 1 };
+            JobStorage::open(&url, "j").map(|storage| JobLog::new(storage, by))
+        });
+        let mut place = Place { open, opened: None, lock: None, broken: None };
+        let led = place.take_on(&Store::Lead { attempt: Attempt(1) });
+        assert!(matches!(led, Ok(Some(Stored::Led(_)))), "{led:?}");
     }
 }
