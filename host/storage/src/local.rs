@@ -94,7 +94,13 @@ impl LocalRoot {
                 // The number is only for people: it may be missing for the moment between lock and write.
                 let mut text = String::new();
                 let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse::<u32>().ok());
-                Ok(Err(pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))))
+                Ok(Err(match pid {
+                    None => "another process".to_owned(),
+                    Some(pid) if pid == std::process::id() => {
+                        "a thread of this process that still waits for this storage; it lets go when that answers".to_owned()
+                    }
+                    Some(pid) => format!("process {pid}"),
+                }))
             }
             Err(TryLockError::Error(error)) => Err(io_error("lock", &path, &error)),
         }
@@ -189,6 +195,15 @@ mod tests {
         ] {
             assert_eq!(folder_of(url).unwrap(), PathBuf::from(folder), "{url}");
         }
+    }
+
+    #[test]
+    fn a_lock_that_a_thread_of_this_process_holds_is_said_to_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = LocalRoot::open(folder.path().to_str().unwrap()).unwrap();
+        let _held = root.lock(&Path::from("lock")).unwrap().unwrap();
+        let holder = root.lock(&Path::from("lock")).unwrap().unwrap_err();
+        assert!(holder.starts_with("a thread of this process"), "{holder}");
     }
 
     #[test]
