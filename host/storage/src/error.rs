@@ -62,6 +62,19 @@ pub enum StorageError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An entry of a job's log, the newest, is not what was written. What it decided may have been acted on, so no older one is tried.
+    #[error(
+        "`{path}`, an entry of the log of job `{job}`, is damaged: {reason}; restore it from a backup, or give the job another \
+         `storage` or name to start from the beginning"
+    )]
+    DamagedEntry {
+        /// The job.
+        job: String,
+        /// Where.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file was written in a format that this build does not know.
     #[error(
         "cannot read `{path}`: its format is {found}, this version of weir reads format {supported}; use the version of weir that wrote it, or a newer one"
@@ -180,6 +193,7 @@ impl StorageError {
             StorageError::Unavailable { .. } | StorageError::Full { .. } => ErrorKind::Retry,
             StorageError::Missing { .. }
             | StorageError::Damaged { .. }
+            | StorageError::DamagedEntry { .. }
             | StorageError::Dangling { .. }
             | StorageError::NoneWhole { .. } => ErrorKind::Damaged,
             StorageError::Deposed { .. } => ErrorKind::Fenced,

@@ -72,12 +72,16 @@ impl Inner {
             Err(StorageError::Missing { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let entry: Entry = document::decode(&place, &bytes, Some(LOG_FORMAT..=LOG_FORMAT))?;
+        let damaged = |reason: String| StorageError::DamagedEntry { job: self.job.clone(), path: place.clone(), reason };
+        let entry: Entry = document::decode(&place, &bytes, Some(LOG_FORMAT..=LOG_FORMAT)).map_err(|error| match error {
+            StorageError::Damaged { reason, .. } => damaged(reason),
+            error => error,
+        })?;
         if entry.number != number {
-            return Err(StorageError::Damaged { path: place, reason: format!("it holds entry {}", entry.number) });
+            return Err(damaged(format!("it holds entry {}", entry.number)));
         }
         if !entry.can_be() {
-            return Err(StorageError::Damaged { path: place, reason: "it has numbers that no job reaches".to_owned() });
+            return Err(damaged("it has numbers that no job reaches".to_owned()));
         }
         Ok(Some(entry))
     }

@@ -145,6 +145,8 @@ fn s40_a_damaged_entry_is_named_and_nothing_is_decided_or_deleted() {
     std::fs::write(&place, b"{").unwrap();
     let error = Job::start(disk.storage.clone(), 1).err().unwrap();
     assert_names(&error, ErrorKind::Damaged, &place);
+    let told = error.to_string();
+    assert!(!told.contains("older checkpoint") && told.contains("backup") && told.contains("another `storage`"), "{told}");
     let file = disk.place("files").file_name().unwrap().to_str().unwrap().to_owned();
     assert_eq!(open(&disk.storage).discard(vec![file]), Deleted { backlog: 1, ..Deleted::default() });
     assert_eq!(std::fs::read(&place).unwrap(), b"{");
