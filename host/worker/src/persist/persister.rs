@@ -62,6 +62,8 @@ struct Known {
     stored: HashMap<InstanceKey, StoredInstance>,
     open: BTreeMap<CheckpointId, Open>,
     held: BTreeMap<OperatorUid, Held>,
+    /// Rows of a sink were not made durable, and why. No later checkpoint has them.
+    lost: Option<String>,
     origins: Origins,
 }
 
@@ -131,10 +133,13 @@ impl Persister {
             match prepare() {
                 Ok(Some(value)) => of_task.held.entry(uid).or_default().add(checkpoint, value),
                 Ok(None) => {}
-                // The sink refuses further rows after this, so the job fails over to its last checkpoint.
-                Err(error) => open.failure = Some(format!("sink {uid}: {error}")),
+                // The sink refuses further rows after this, so the job fails over to its last checkpoint. It may have closed what
+                // belongs to a later checkpoint before it knew: that one must not complete without these rows either, even if this
+                // one was given up.
+                Err(error) => drop(of_task.lost.get_or_insert(format!("sink {uid}: {error}"))),
             }
         }
+        open.failure.clone_from(&of_task.lost);
         of_task.open.insert(checkpoint, open);
     }
 

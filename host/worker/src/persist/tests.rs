@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use serde_json::Value;
 use weir_channel::{Frame, wire};
+use weir_connectors::ConnectorError;
 use weir_model::{Attempt, Batch, CheckpointId, InstanceId, KeyGroupRange, TaskId, WATERMARK_START};
 use weir_plan::Exchange;
 use weir_protocol::Acknowledgement;
@@ -15,7 +17,7 @@ use weir_sandbox::{
     Component, HostEvents, Instance, InstanceLimits, LogLevel, OperatorContext, Sandbox, SandboxOptions, Template,
 };
 use weir_storage::{JobStorage, Segment};
-use weir_task::{CapturedState, InFlight, InFlightSource, SnapshotPart, TaskState};
+use weir_task::{CapturedState, InFlight, InFlightSource, SinkPrepare, SnapshotPart, TaskState};
 
 use super::{Item, Origin, Origins, Outcome, Persister, RETRY_DELAY, TaskStart};
 use crate::tests::store::{ENOSPC, Fault, Store};
@@ -235,6 +237,22 @@ fn s40_a_snapshot_that_cannot_be_written_says_why_and_the_next_one_is_whole() {
     bench.count(100);
     let third = bench.acknowledged(3);
     assert_eq!(bench.restored(chain(&third)), 111);
+}
+
+#[test]
+fn no_checkpoint_completes_without_rows_that_a_sink_could_not_make_durable_for_one_that_was_given_up() {
+    let mut bench = Bench::new();
+    let failed = || ConnectorError::Unusable { path: "out".into(), reason: "no space".to_owned() };
+    let prepare: SinkPrepare = Box::new(move || Err(failed()));
+    let (state, checkpoint) = (TaskState::default(), CheckpointId(1));
+    bench.part(SnapshotPart::Begin { checkpoint, state, prepare: vec![("out".into(), prepare)] });
+    bench.abandon(1);
+    // Closed before the sink knew that what came before it is lost.
+    let prepare: SinkPrepare = Box::new(|| Ok(Some(Value::from("rows of checkpoint 2"))));
+    let (state, checkpoint) = (TaskState::default(), CheckpointId(2));
+    bench.part(SnapshotPart::Begin { checkpoint, state, prepare: vec![("out".into(), prepare)] });
+    let outcome = bench.part(SnapshotPart::End { checkpoint }).unwrap();
+    assert!(matches!(&outcome, Outcome::Failed { reason, .. } if reason.contains("no space")), "{outcome:?}");
 }
 
 #[test]
