@@ -70,6 +70,8 @@ pub(crate) struct Coordinator {
     /// The metadata on its disk.
     stored: Option<StoredJob>,
     edition: Edition,
+    /// The job was submitted with more time.
+    was_given_time: bool,
     asked: u64,
     finished: bool,
     /// For messages.
@@ -86,6 +88,7 @@ impl Coordinator {
             newest: 0,
             stored: None,
             edition,
+            was_given_time: false,
             asked: 0,
             finished: false,
             said_last: String::new(),
@@ -468,6 +471,10 @@ impl World {
         let Some(id) = self.coordinator.current else { return };
         let state = self.process(id).and_then(|process| process.state());
         if state.is_some_and(|state| !state.is_over()) {
+            // Until the job has it: a process that ends may have forgotten that it was asked.
+            if self.coordinator.edition.patient && !self.coordinator.was_given_time {
+                self.wish(Fault::Cancel);
+            }
             return;
         }
         self.coordinator.ending_since_us = None;
@@ -483,14 +490,13 @@ impl World {
         }
         let submission =
             JobSubmission { spec: spec(&self.scenario, &self.coordinator.edition), fresh: false, allow_dropped_state: false };
+        self.coordinator.was_given_time = self.coordinator.edition.patient;
         self.ask(id, Ask::Name(NameAsk::Submit(Box::new(submission))));
     }
 
     /// Somebody who has seen a job fail again and again gives its checkpoints time.
     fn give_time(&mut self) {
-        if !std::mem::replace(&mut self.coordinator.edition.patient, true) {
-            self.after(1_000, Event::Fault(Fault::Cancel));
-        }
+        self.coordinator.edition.patient = true;
     }
 
     /// Somebody wants something of the job.

@@ -111,8 +111,8 @@ impl World {
             self.seen.manifest_failed += 1;
         }
         self.log(|| format!("coordinator {id}: the storage answers {:?}: {}", request.id, brief(&answer)));
-        if let Ok(Some(Stored::Begun(begun))) = &answer {
-            self.seen.restored_rows += begun.from.as_ref().map_or(0, |from| rows_in_flight(from));
+        if let Ok(Some(stored)) = &answer {
+            self.learn(stored);
         }
         let answered = !matches!(answer, Ok(None));
         if let Some(process) = self.coordinator.processes.get_mut(&id) {
@@ -124,6 +124,22 @@ impl World {
             self.tell_master(id, Input::Stored { request, answer });
         }
         self.next_request(id);
+    }
+
+    /// A checkpoint that the storage says is there is durable, also if whoever wrote it was told that it is not.
+    fn learn(&mut self, stored: &Stored) {
+        let found = match stored {
+            Stored::Begun(begun) => {
+                self.seen.restored_rows += begun.from.as_ref().map_or(0, |from| rows_in_flight(from));
+                begun.from.as_ref()
+            }
+            Stored::Led(led) => led.newest.as_ref(),
+            Stored::Newest(newest) => newest.as_ref(),
+            Stored::Claimed(_) | Stored::Completed(_) => None,
+        };
+        if let Some(manifest) = found {
+            self.outside.durable(manifest.attempt, manifest.id());
+        }
     }
 
     /// A request takes effect that nobody waits for any more.
