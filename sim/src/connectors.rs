@@ -93,6 +93,7 @@ impl SimConnectors {
             clock: self.clock.clone(),
             uid: context.uid.clone(),
             index: context.index,
+            parallelism: context.parallelism,
             attempt: context.attempt,
             row_us: self.row_us,
             rows: Vec::new(),

@@ -30,6 +30,7 @@ pub(crate) struct Record {
 #[derive(Debug)]
 struct Staged {
     uid: String,
+    index: u32,
     attempt: Attempt,
     checkpoint: CheckpointId,
     records: Vec<Record>,
@@ -148,20 +149,24 @@ impl Outside {
         shelves.visible.insert(id.to_owned(), staged);
     }
 
-    fn recover(&self, uid: &str, attempt: Attempt, keep: &[Value]) {
+    /// Removes exactly what the sinks of production do: what is this subtask's, or of one that is no more, up to its own attempt.
+    fn recover(&self, sink: &SimSink, keep: &[Value]) {
         let keep: BTreeSet<&str> = keep.iter().filter_map(Value::as_str).collect();
-        let is_leftover = |id: &str, staged: &Staged| staged.uid == uid && staged.attempt < attempt && !keep.contains(id);
+        let is_mine = |index: u32| index == sink.index || sink.index == 0 && index >= sink.parallelism;
+        let is_leftover = |id: &str, staged: &Staged| {
+            staged.uid == sink.uid && staged.attempt <= sink.attempt && is_mine(staged.index) && !keep.contains(id)
+        };
         let mut shelves = self.shelves.lock();
-        let recovered = shelves.recovered.entry(uid.to_owned()).or_insert(attempt);
-        *recovered = attempt.max(*recovered);
+        let recovered = shelves.recovered.entry(sink.uid.clone()).or_insert(sink.attempt);
+        *recovered = sink.attempt.max(*recovered);
         shelves.staged.retain(|id, staged| !is_leftover(id, staged));
     }
 
-    /// What became visible for later checkpoints is taken back.
-    fn retract(&self, uid: &str, after: CheckpointId) -> u64 {
+    /// What became visible for later checkpoints is taken back, but not what a newer attempt has shown.
+    fn retract(&self, uid: &str, by: Attempt, after: CheckpointId) -> u64 {
         let mut shelves = self.shelves.lock();
         let before = shelves.visible.len();
-        shelves.visible.retain(|_, staged| staged.uid != uid || staged.checkpoint <= after);
+        shelves.visible.retain(|_, staged| staged.uid != uid || staged.checkpoint <= after || staged.attempt > by);
         let count = (before - shelves.visible.len()) as u64;
         shelves.taken_back += count;
         count
@@ -176,6 +181,7 @@ pub(crate) struct SimSink {
     pub(crate) clock: Arc<SimClock>,
     pub(crate) uid: String,
     pub(crate) index: u32,
+    pub(crate) parallelism: u32,
     pub(crate) attempt: Attempt,
     pub(crate) row_us: u64,
     pub(crate) rows: Vec<Record>,
@@ -238,7 +244,8 @@ impl Sink for SimSink {
         }
         let records = std::mem::take(&mut self.rows);
         let id = format!("{}/{}/{}/{checkpoint}", self.uid, self.attempt, self.index);
-        let (outside, uid, attempt, disk) = (self.outside.clone(), self.uid.clone(), self.attempt, self.disk.clone());
+        let (outside, uid, disk) = (self.outside.clone(), self.uid.clone(), self.disk.clone());
+        let (index, attempt) = (self.index, self.attempt);
         let must = Must(Some(self.unusable.clone()));
         Ok(Box::new(move || {
             if records.is_empty() {
@@ -249,7 +256,7 @@ impl Sink for SimSink {
                 let source = std::io::Error::from_raw_os_error(5);
                 return Err(ConnectorError::Io { action: "write", path: PathBuf::from(&id), source, hint: None });
             }
-            outside.stage(&id, Staged { uid, attempt, checkpoint, records });
+            outside.stage(&id, Staged { uid, index, attempt, checkpoint, records });
             must.made();
             Ok(Some(Value::String(id)))
         }))
@@ -266,11 +273,11 @@ impl Committer for SimSink {
     }
 
     fn recover(&mut self, recovery: &Recovery) -> Result<(), ConnectorError> {
-        self.outside.recover(&self.uid, self.attempt, &recovery.keep);
+        self.outside.recover(self, &recovery.keep);
         Ok(())
     }
 
     fn retract(&mut self, after: CheckpointId) -> Result<u64, ConnectorError> {
-        Ok(self.outside.retract(&self.uid, after))
+        Ok(self.outside.retract(&self.uid, self.attempt, after))
     }
 }

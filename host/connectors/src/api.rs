@@ -172,9 +172,6 @@ pub trait Sink: Send {
 pub struct Recovery {
     /// Every committable in the checkpoint, of all subtasks of this sink, oldest first; none where there is no checkpoint.
     pub keep: Vec<Value>,
-    /// The execution that took the checkpoint, and how many subtasks the sink had there. Later ones may have begun since, with more
-    /// or fewer: what they left is in no checkpoint. None where there is no checkpoint.
-    pub earlier: Option<(Attempt, u32)>,
 }
 
 /// What became of a committable.
@@ -195,7 +192,8 @@ pub enum Commit {
 /// The other half of a subtask of a sink: the second phase, off the task's thread. A commit that takes long holds up no rows.
 pub trait Committer: Send {
     /// At the start of an execution, before anything is written, taken back or committed by any subtask: removes leftovers of earlier
-    /// executions, and keeps them from making anything visible that the checkpoint does not hold.
+    /// executions, and keeps them from making anything visible that the checkpoint does not hold. What a newer attempt has written
+    /// stays, here and in `retract`: a thread that stood still may come late.
     fn recover(&mut self, recovery: &Recovery) -> Result<(), ConnectorError>;
 
     /// Takes back what was made visible for checkpoints after `checkpoint` (0: for any), because its rows will be written

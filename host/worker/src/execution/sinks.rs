@@ -56,11 +56,7 @@ pub(super) fn recover(job: &PreparedJob) -> Result<Sinks, Trouble> {
             let uid = &job.job.vertices[vertex].uid;
             let failed = |error| failed(uid, error);
             let mut committer = factory.committer(&context(job, vertex, index)).map_err(failed)?;
-            let state = job.manifest.as_ref().zip(job.state(uid));
-            let recovery = Recovery {
-                keep: held(job, uid).into_iter().map(|held| held.value.clone()).collect(),
-                earlier: state.map(|(manifest, state)| (manifest.attempt, state.parallelism)),
-            };
+            let recovery = Recovery { keep: held(job, uid).into_iter().map(|held| held.value.clone()).collect() };
             committer.recover(&recovery).map_err(failed)?;
             sinks.insert((vertex, index), committer);
         }

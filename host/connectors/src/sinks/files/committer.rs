@@ -61,12 +61,14 @@ impl Committer for FileCommitter {
         let keep = recovery.keep.iter().map(Committable::from_json).collect::<Result<Vec<_>, _>>()?;
         let folder = open(&self.reach, &self.folder.join(PENDING))?;
         for name in list(&folder)? {
-            let Some(PendingName { subtask, .. }) = name.to_str().and_then(|name| pending_of(name, &self.uid)) else { continue };
+            let Some(PendingName { attempt, subtask, .. }) = name.to_str().and_then(|name| pending_of(name, &self.uid)) else {
+                continue;
+            };
             let is_kept = keep.iter().any(|kept| *kept.from == *name && is_same_folder(&kept.folder, &self.folder));
-            // Each cleans up after its predecessor, whatever the attempt: numbers begin again with --fresh. The others may already
-            // have begun files. Those of subtasks that are no more fall to the first.
+            // Each cleans up after its predecessors, never after a newer attempt, which may run by now: this one may come late. Those
+            // of subtasks that are no more fall to the first.
             let is_mine = subtask == self.context.index || self.context.index == 0 && subtask >= self.context.parallelism;
-            if is_mine && !is_kept {
+            if attempt <= self.context.attempt.0 && is_mine && !is_kept {
                 let failed = |error| ConnectorError::io("remove the unfinished file", &folder.path().join(&name), error);
                 folder.remove(&name).map_err(failed)?;
             }
@@ -74,14 +76,15 @@ impl Committer for FileCommitter {
         Ok(())
     }
 
-    /// Moves the files into the hidden folder `.superseded`: nobody reads them there, and nothing is deleted.
+    /// Moves the files into the hidden folder `.superseded`: nobody reads them there, and nothing is deleted. What a newer attempt has
+    /// committed stays: this one comes late.
     fn retract(&mut self, checkpoint: CheckpointId) -> Result<u64, ConnectorError> {
         let folder = open(&self.reach, &self.folder)?;
         let mut superseded = None;
         let mut moved = 0;
         for name in list(&folder)? {
-            let Some(of) = name.to_str().and_then(|name| checkpoint_of(name, &self.uid)) else { continue };
-            if of > checkpoint.0 {
+            let Some((of, attempt)) = name.to_str().and_then(|name| finished_of(name, &self.uid)) else { continue };
+            if of > checkpoint.0 && attempt <= self.context.attempt.0 {
                 let made = |error| ConnectorError::io("create the folder", &self.folder.join(SUPERSEDED), error);
                 let aside = match superseded.take() {
                     Some(aside) => aside,
@@ -104,12 +107,13 @@ impl Committer for FileCommitter {
     }
 }
 
-/// The checkpoint in the name of a finished file, if it is one of the sink called `uid`: `<uid>-c<checkpoint>-a<attempt>-s<subtask>...`.
-fn checkpoint_of(name: &str, uid: &str) -> Option<u64> {
+/// The checkpoint and the attempt in the name of a finished file, if it is one of the sink called `uid`:
+/// `<uid>-c<checkpoint>-a<attempt>-s<subtask>...`.
+fn finished_of(name: &str, uid: &str) -> Option<(u64, u64)> {
     let (checkpoint, rest) = name.strip_prefix(uid)?.strip_prefix("-c")?.split_once("-a")?;
     let (attempt, subtask) = rest.split_once("-s")?;
-    let _attempt: u64 = attempt.parse().ok()?;
-    subtask.starts_with(|first: char| first.is_ascii_digit()).then(|| checkpoint.parse().ok())?
+    let of = (checkpoint.parse().ok()?, attempt.parse().ok()?);
+    subtask.starts_with(|first: char| first.is_ascii_digit()).then_some(of)
 }
 
 /// Who has begun a pending file, by its name, if it is one of the sink called `uid`.

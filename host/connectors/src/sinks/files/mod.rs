@@ -134,7 +134,7 @@ impl FileSink {
         let SinkContext { index, attempt, .. } = &self.context;
         let stem = format!("{}-c{:08}-a{attempt}-s{index}", self.uid, checkpoint.0);
         let ending = format!(".{}{}", self.format.extension(), self.compression.extension());
-        // Output of a job that was started over with --fresh, whose numbers begin again, is not overwritten.
+        // Output of a job of the same name whose `storage` was another is not overwritten: its numbers may be the same.
         let numbered = (2..).map(|number: u64| format!("{stem}-{number}{ending}"));
         let mut names = std::iter::once(format!("{stem}{ending}")).chain(numbered);
         let folder = open(&self.reach, &self.folder)?;
