@@ -26,7 +26,8 @@ pub struct Limits {
     /// - files of its checkpoints have its attempt in their names, and only its master writes manifests, which it does not for it;
     /// - its sinks' pending files do too. Those that the next execution does not commit are removed when it begins, later ones by
     ///   the one after it; without a manifest nobody commits them;
-    /// - where it has yet to remove leftovers and take output back, it leaves alone what newer attempts have written and shown;
+    /// - where it has yet to remove leftovers and take output back, it asks the job's log first whether it is still the newest, and
+    ///   whatever it does after that answer leaves alone what newer attempts have written and shown;
     /// - a commit that it still carries out is of a checkpoint that is complete: the next execution makes the same one, or goes back
     ///   further and removes the pending file, which leaves nothing to commit.
     pub end_ms_max: u64,

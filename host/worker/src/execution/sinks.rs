@@ -14,6 +14,7 @@ use weir_storage::Committable;
 use super::committers::{Committers, check_there};
 use super::failure::{OfConnector, Trouble};
 use super::prepare::PreparedJob;
+use super::voice::Voice;
 
 /// The committing halves of sinks, by vertex and subtask.
 pub(super) type Sinks = BTreeMap<(usize, u32), Box<dyn Committer>>;
@@ -48,7 +49,8 @@ pub(super) fn context(job: &PreparedJob, vertex: usize, index: u32) -> SinkConte
 }
 
 /// The first step: the committing halves of the sinks whose subtasks run here, with earlier leftovers removed.
-pub(super) fn recover(job: &PreparedJob) -> Result<Sinks, Trouble> {
+pub(super) fn recover(job: &PreparedJob, voice: &Voice) -> Result<Sinks, Trouble> {
+    check_newest(job, voice)?;
     let mut sinks = Sinks::new();
     for (_, chain, index) in job.subtasks() {
         let vertices = &job.topology.chains()[chain].vertices;
@@ -64,12 +66,27 @@ pub(super) fn recover(job: &PreparedJob) -> Result<Sinks, Trouble> {
     Ok(sinks)
 }
 
+/// Whether output may be removed or taken back: only where the execution was not given up meanwhile. A read that took long may have
+/// ended when a newer attempt has begun, whose output nothing here is about.
+fn check_newest(job: &PreparedJob, voice: &Voice) -> Result<(), Trouble> {
+    let attempt = job.message.execution.attempt;
+    if voice.has_failed() {
+        return Err(Trouble::transient(format!("attempt {attempt} was given up before its output was taken care of")));
+    }
+    let newest = job.storage.state()?.attempt;
+    if newest != attempt {
+        return Err(Trouble::transient(format!("attempt {attempt} is over: attempt {newest} of the job has begun")));
+    }
+    Ok(())
+}
+
 /// The second: the first subtask of each sink takes back, and commits, what the checkpoint says for all.
-pub(super) fn settle(job: &PreparedJob, sinks: &mut Sinks) -> Result<(), Trouble> {
+pub(super) fn settle(job: &PreparedJob, sinks: &mut Sinks, voice: &Voice) -> Result<(), Trouble> {
     for (&(vertex, _), sink) in sinks.iter_mut().filter(|((_, index), _)| *index == 0) {
         let uid = &job.job.vertices[vertex].uid;
         let failed = |error| failed(uid, error);
         if let Some(checkpoint) = job.message.retract_after {
+            check_newest(job, voice)?;
             let count = sink.retract(checkpoint).map_err(failed)?;
             if count > 0 {
                 tracing::warn!(sink = uid, count, "output was taken back, since its rows are written again");

@@ -85,17 +85,17 @@ impl Step {
                 StepResult::Opened(job, templates)
             }
             Step::Commit(job) => {
-                let mut sinks = sinks::recover(&job)?;
-                sinks::settle(&job, &mut sinks)?;
+                let mut sinks = sinks::recover(&job, voice)?;
+                sinks::settle(&job, &mut sinks, voice)?;
                 StepResult::Committed(job)
             }
             Step::Restore { job, templates } => {
                 let loaded = Box::new(restore(&job, options, templates)?);
-                let sinks = sinks::recover(&job)?;
+                let sinks = sinks::recover(&job, voice)?;
                 StepResult::Restored { job, loaded, sinks }
             }
             Step::Build { job, loaded, mut sinks } => {
-                sinks::settle(&job, &mut sinks)?;
+                sinks::settle(&job, &mut sinks, voice)?;
                 StepResult::Built(Box::new(build(&job, shared, voice, *loaded, sinks)?))
             }
             Step::Discard(what) => {

@@ -72,6 +72,11 @@ impl Voice {
         self.said.lock().failure.get_or_insert_with(|| Trouble::transient("it had been told to end").0);
     }
 
+    /// Whether it cannot go on, or was told to end.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.said.lock().failure.is_some()
+    }
+
     pub(crate) fn started(&self) {
         self.said.lock().started = true;
     }

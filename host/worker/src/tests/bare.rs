@@ -10,11 +10,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use weir_connectors::{SettingError, SinkFactory, SourceFactory};
+use weir_connectors::{
+    Commit, Committer, ConnectorError, Guarantee, Recovery, SettingError, Sink, SinkContext, SinkFactory, SourceFactory, TakeBack,
+};
 use weir_model::limits::{EXECUTION_END_MS_MAX, EXECUTIONS_PER_JOB_MAX};
-use weir_model::{Attempt, CheckpointId, Digest};
+use weir_model::{Attempt, CheckpointId, Digest, Epoch};
 use weir_protocol::{Command, Execution, JobSpec, Placement, Prepare, Report, WorkerAddress};
 use weir_sandbox::{Sandbox, SandboxOptions};
+use weir_storage::{JobLog, JobStorage, Writer};
 use weir_task::{Clock, Wake};
 
 use crate::executor::{Actor, Executor, Place, Seat, StepRun, Threads};
@@ -33,6 +36,58 @@ impl Connectors for Slow {
 
     fn sink(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError> {
         BuiltinConnectors.sink(connector, settings)
+    }
+}
+
+/// Notes what its sinks were asked to remove or take back.
+#[derive(Clone, Default)]
+struct Cleaned(Arc<Mutex<Vec<&'static str>>>);
+
+impl Connectors for Cleaned {
+    fn source(&self, connector: &str, settings: &Map<String, Value>) -> Result<Box<dyn SourceFactory>, SettingError> {
+        BuiltinConnectors.source(connector, settings)
+    }
+
+    fn sink(&self, _: &str, _: &Map<String, Value>) -> Result<Box<dyn SinkFactory>, SettingError> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl SinkFactory for Cleaned {
+    fn create(&self, _: &SinkContext) -> Result<Box<dyn Sink>, ConnectorError> {
+        panic!("no task is built")
+    }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer>, ConnectorError> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::ExactlyOnce
+    }
+
+    fn take_back(&self) -> TakeBack {
+        TakeBack::Possible
+    }
+
+    fn describe(&self) -> String {
+        "notes".to_owned()
+    }
+}
+
+impl Committer for Cleaned {
+    fn recover(&mut self, _: &Recovery) -> Result<(), ConnectorError> {
+        self.0.lock().push("recover");
+        Ok(())
+    }
+
+    fn retract(&mut self, _: CheckpointId) -> Result<u64, ConnectorError> {
+        self.0.lock().push("retract");
+        Ok(0)
+    }
+
+    fn commit(&mut self, _: &Value) -> Result<Commit, ConnectorError> {
+        Ok(Commit::Done)
     }
 }
 
@@ -249,4 +304,41 @@ fn what_was_ended_without_a_coordinator_says_so_to_the_next_one() {
     assert_eq!(running.failure.as_ref().map(|failure| failure.reason.as_str()), Some("there was no coordinator"));
     worker.keep_only(&[]);
     assert!(worker.running().is_empty());
+}
+
+/// A step that read slowly goes on when a newer attempt runs already: it must not touch that one's output.
+#[test]
+fn an_execution_that_is_not_the_newest_any_more_removes_nothing_and_takes_nothing_back() {
+    // Which step is late; what the sink was asked until then.
+    for (late, asked) in [("restore", &[][..]), ("build", &["recover"][..]), ("cancelled", &[][..])] {
+        let folder = tempfile::tempdir().unwrap();
+        let url = folder.path().to_string_lossy();
+        let writer = Writer { epoch: Epoch { origin: [9; 16], count: 1 }, nonce: 9 };
+        let mut log = JobLog::new(JobStorage::open(&url, "j").unwrap(), writer);
+        log.begin(&[]).unwrap();
+        let (hand, cleaned) = (Hand::default(), Cleaned::default());
+        let (worker, reports) = worker(Arc::new(hand.clone()), Arc::new(cleaned.clone()));
+        let mut message = prepare(&url, 1);
+        message.retract_after = Some(CheckpointId(0));
+        worker.command(Command::Prepare(message));
+        hand.step();
+        worker.command(Command::Restore { execution: execution(1), templates: Vec::new() });
+        if late == "build" {
+            hand.step();
+            worker.command(Command::Build { execution: execution(1) });
+        }
+        if late == "cancelled" {
+            worker.command(cancel(1));
+        } else {
+            drop(log.begin(&[]).unwrap());
+        }
+        hand.step();
+        assert_eq!(*cleaned.0.lock(), asked, "{late}");
+        let said = reports.try_iter().last().unwrap();
+        match &said {
+            Report::Ended { .. } => assert_eq!(late, "cancelled"),
+            Report::Failed { failure, .. } => assert!(failure.reason.contains("attempt 2 of the job has begun"), "{failure:?}"),
+            _ => panic!("{late}: {said:?}"),
+        }
+    }
 }
