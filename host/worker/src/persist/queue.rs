@@ -54,6 +54,8 @@ pub struct Queue {
 struct State {
     items: VecDeque<Item>,
     is_closed: bool,
+    /// What is here is dropped by whoever pops.
+    is_discarded: bool,
 }
 
 impl Queue {
@@ -79,9 +81,15 @@ impl Queue {
         self.wake.wake();
     }
 
-    /// Takes the oldest item.
+    /// Takes the oldest item. Of a queue that is discarded all are dropped here, for as long as that takes.
     pub fn pop(&self) -> Popped {
         let mut state = self.state.lock();
+        if state.is_discarded {
+            let dropped = std::mem::take(&mut state.items);
+            drop(state);
+            drop(dropped);
+            return Popped::Closed;
+        }
         match state.items.pop_front() {
             Some(item) => {
                 let bytes = item.held_bytes();
@@ -98,14 +106,16 @@ impl Queue {
         self.wake.wake();
     }
 
-    /// Nothing more is taken, and what is here is dropped.
+    /// Nothing more is taken, and what is here counts no more. It is the driver that drops it: closing a file may wait for a mount, and
+    /// whoever says this must not.
     pub fn discard(&self) {
-        let dropped = {
+        {
             let mut state = self.state.lock();
             state.is_closed = true;
-            std::mem::take(&mut state.items)
-        };
-        self.load.done(dropped.iter().map(Item::held_bytes).sum());
+            if !std::mem::replace(&mut state.is_discarded, true) {
+                self.load.done(state.items.iter().map(Item::held_bytes).sum());
+            }
+        }
         self.wake.wake();
     }
 }
@@ -134,7 +144,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use weir_model::{InstanceId, WATERMARK_START};
-    use weir_task::{CapturedState, Signal, TaskState};
+    use weir_task::{CapturedState, Signal, SinkPrepare, TaskState};
 
     use super::*;
 
@@ -208,6 +218,31 @@ mod tests {
         queue.push(Item::Part(TaskId(2), SnapshotPart::Abandon { checkpoint: CheckpointId(1) }));
         queue.push(Item::Part(TASK, SnapshotPart::Abandon { checkpoint: CheckpointId(2) }));
         assert_eq!(popped(&queue), ["begin", "instance", "end", "abandon", "abandon"]);
+    }
+
+    #[test]
+    fn what_is_discarded_is_dropped_by_the_driver_of_the_queue_and_not_by_who_says_so() {
+        struct Slow(Arc<AtomicUsize>);
+
+        impl Drop for Slow {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+
+        let (queue, _) = queue();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let slow = Slow(dropped.clone());
+        let prepare: SinkPrepare = Box::new(move || {
+            drop(slow);
+            Ok(None)
+        });
+        let (checkpoint, state) = (CheckpointId(1), TaskState::default());
+        queue.push(Item::Part(TASK, SnapshotPart::Begin { checkpoint, state, prepare: vec![("out".into(), prepare)] }));
+        queue.discard();
+        assert_eq!(dropped.load(Ordering::Relaxed), 0, "it may take for ever");
+        assert!(matches!(queue.pop(), Popped::Closed));
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
     }
 
     #[test]
