@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_model::{CheckpointId, TaskId};
-use weir_task::{SnapshotPart, Wake};
+use weir_task::{SnapshotPart, TaskState, Wake};
 
 use super::Item;
 
@@ -72,8 +72,11 @@ impl Queue {
                 return;
             }
             if let Item::Part(task, SnapshotPart::Abandon { checkpoint }) = &item {
-                let freed = state.abandon(*task, *checkpoint);
+                let (freed, is_unknown) = state.abandon(*task, *checkpoint);
                 self.load.done(freed);
+                if is_unknown {
+                    return;
+                }
             }
             self.load.add(item.held_bytes());
             state.items.push_back(item);
@@ -121,12 +124,18 @@ impl Queue {
 }
 
 impl State {
-    /// Drops what was handed over for a checkpoint that is given up, and gives the bytes that it held. The sinks' rows stay: those of a
-    /// checkpoint that died belong to the next one, and a sink whose rows are not made durable is of no use any more.
-    fn abandon(&mut self, task: TaskId, of: CheckpointId) -> usize {
-        let mut freed = 0;
-        self.items.retain(|item| {
+    /// Drops what was handed over for a checkpoint that is given up, and gives the bytes that it held, and whether nobody will have heard of
+    /// it. The sinks' rows stay: those of a checkpoint that died belong to the next one, and a sink whose rows are not made durable is of
+    /// no use any more.
+    fn abandon(&mut self, task: TaskId, of: CheckpointId) -> (usize, bool) {
+        let (mut freed, mut is_unknown) = (0, false);
+        self.items.retain_mut(|item| {
             let drop = match item {
+                Item::Part(at, SnapshotPart::Begin { checkpoint, state, prepare }) if (*at, *checkpoint) == (task, of) => {
+                    *state = TaskState::default();
+                    is_unknown = prepare.is_empty();
+                    is_unknown
+                }
                 Item::Part(at, SnapshotPart::Instance { checkpoint, .. })
                 | Item::Part(at, SnapshotPart::InFlight { checkpoint, .. })
                 | Item::Part(at, SnapshotPart::End { checkpoint }) => (*at, *checkpoint) == (task, of),
@@ -137,14 +146,14 @@ impl State {
             freed += if drop { item.held_bytes() } else { 0 };
             !drop
         });
-        freed
+        (freed, is_unknown)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_model::{InstanceId, WATERMARK_START};
-    use weir_task::{CapturedState, Signal, SinkPrepare, TaskState};
+    use weir_model::{InstanceId, OperatorUid, WATERMARK_START};
+    use weir_task::{CapturedState, Signal, SinkPrepare};
 
     use super::*;
 
@@ -172,8 +181,13 @@ mod tests {
     }
 
     fn hand_over(queue: &Queue, checkpoint: u64) {
+        hand_over_with(queue, checkpoint, Vec::new());
+    }
+
+    fn hand_over_with(queue: &Queue, checkpoint: u64, prepare: Vec<(OperatorUid, SinkPrepare)>) {
         let checkpoint = CheckpointId(checkpoint);
-        queue.push(Item::Part(TASK, SnapshotPart::Begin { checkpoint, state: TaskState::default(), prepare: Vec::new() }));
+        let state = TaskState { watermarks: vec![0; 9], ..TaskState::default() };
+        queue.push(Item::Part(TASK, SnapshotPart::Begin { checkpoint, state, prepare }));
         let (uid, instance) = ("count".into(), InstanceId::Subtask(0));
         let (capture, watermark, finished) = (Some(Box::new(Page) as Box<dyn CapturedState>), WATERMARK_START, false);
         queue.push(Item::Part(TASK, SnapshotPart::Instance { checkpoint, uid, instance, capture, watermark, finished }));
@@ -206,9 +220,23 @@ mod tests {
             assert_eq!(load.bytes(), 0);
         }
         hand_over(&queue, 1_001);
-        let left = popped(&queue);
-        assert_eq!(left[..2], ["begin", "abandon"], "the rows of its sinks are kept");
-        assert_eq!(left[2_000..], ["begin", "instance", "end"]);
+        assert_eq!(popped(&queue), ["begin", "instance", "end"]);
+    }
+
+    #[test]
+    fn of_a_checkpoint_that_is_given_up_the_rows_of_its_sinks_are_kept_and_nothing_else() {
+        let (queue, _) = queue();
+        let prepare: SinkPrepare = Box::new(|| Ok(None));
+        hand_over_with(&queue, 1, vec![("out".into(), prepare)]);
+        queue.push(Item::Part(TASK, SnapshotPart::Abandon { checkpoint: CheckpointId(1) }));
+        let Popped::Item(Item::Part(_, SnapshotPart::Begin { state, prepare, .. }), _) = queue.pop() else { panic!() };
+        assert_eq!((state.watermarks.len(), prepare.len()), (0, 1));
+        assert_eq!(popped(&queue), ["abandon"]);
+        // Of one that is begun already, whoever has begun it hears.
+        hand_over(&queue, 2);
+        assert!(matches!(queue.pop(), Popped::Item(Item::Part(_, SnapshotPart::Begin { .. }), _)));
+        queue.push(Item::Part(TASK, SnapshotPart::Abandon { checkpoint: CheckpointId(2) }));
+        assert_eq!(popped(&queue), ["abandon"]);
     }
 
     #[test]
