@@ -131,7 +131,11 @@ impl Worker {
 
     /// Time has passed: whoever drives the worker says so a few times a second.
     pub fn tick(&self) {
-        let runners: Vec<_> = self.executions.lock().values().cloned().collect();
+        let runners: Vec<_> = {
+            let mut executions = self.executions.lock();
+            executions.retain(|_, runner| !runner.is_over());
+            executions.values().cloned().collect()
+        };
         for runner in runners {
             runner.tick();
         }
