@@ -177,7 +177,7 @@ pub(super) fn committables(bytes: &[u8]) -> String {
         other => other,
     };
     let done = committer.commit(&said).and_then(|_| committer.commit(&said));
-    let committed = done.and_then(|_| committer.recover(&Recovery { keep: vec![said], earlier: None }));
+    let committed = done.and_then(|_| committer.recover(&Recovery { keep: vec![said] }));
     assert_eq!(fs::read(&beside).ok().as_deref(), Some(&b"mine"[..]), "a file elsewhere was touched");
     assert_eq!(fs::read_dir(place.0.path()).map_or(0, Iterator::count), 2, "a file was made elsewhere");
     committed.map_or_else(|error| told(&error, place.0.path()), |()| "committed".to_owned())

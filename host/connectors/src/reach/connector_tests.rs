@@ -36,7 +36,7 @@ fn world() -> World {
     World { _folder: folder, mine, other, reach }
 }
 
-fn open(path: &Path, more: Value, reach: &Reach) -> Result<Box<dyn Source>, ConnectorError> {
+fn open(path: &Path, more: &Value, reach: &Reach) -> Result<Box<dyn Source>, ConnectorError> {
     let mut settings = json!({"path": path});
     settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     source("file", settings.as_object().unwrap(), reach).unwrap().create(0, 1)
@@ -68,9 +68,9 @@ fn s137_a_link_that_a_wildcard_meets_leads_no_source_elsewhere() {
         for follow in [false, true] {
             // Without a bound, or a link of another kind, there is more: so it is the bound that keeps it out.
             let everything =
-                rows(&mut *open(&mine.join(pattern), json!({"follow": follow}), &Reach::default()).unwrap(), 3).unwrap();
+                rows(&mut *open(&mine.join(pattern), &json!({"follow": follow}), &Reach::default()).unwrap(), 3).unwrap();
             assert!(everything.iter().any(|row| row.contains("secret")), "{pattern}");
-            let made = open(&mine.join(pattern), json!({"follow": follow}), reach);
+            let made = open(&mine.join(pattern), &json!({"follow": follow}), reach);
             let mut source = match made {
                 // All that there is lies elsewhere, or it is named without a wildcard.
                 Err(error) => {
@@ -98,19 +98,19 @@ fn s137_a_link_that_a_wildcard_meets_leads_no_source_elsewhere() {
 fn s137_a_checkpoint_leads_no_source_elsewhere() {
     let World { mine, other, reach, .. } = &world();
     // A position such as somebody could have written into a checkpoint: of a file elsewhere, begun.
-    let mut theirs = open(other, json!({"follow": true}), &Reach::default()).unwrap();
+    let mut theirs = open(other, &json!({"follow": true}), &Reach::default()).unwrap();
     assert_eq!(rows(&mut *theirs, 1).unwrap().len(), 2);
     let mut positions = theirs.position();
     for position in positions.values_mut() {
         position["offset"] = json!(5);
     }
-    let mut free = open(mine, json!({"follow": true}), &Reach::default()).unwrap();
+    let mut free = open(mine, &json!({"follow": true}), &Reach::default()).unwrap();
     free.restore(&positions).unwrap();
     assert_eq!(rows(&mut *free, 1).unwrap().len(), 2, "without a bound it goes on there");
-    let mut bound = open(mine, json!({"follow": true}), reach).unwrap();
+    let mut bound = open(mine, &json!({"follow": true}), reach).unwrap();
     let error = bound.restore(&positions).unwrap_err().to_string();
     assert!(error.contains("not found again"), "{error}");
-    let mut skips = open(&mine.join("day-1"), json!({"follow": true, "lost_files": "skip"}), reach).unwrap();
+    let mut skips = open(&mine.join("day-1"), &json!({"follow": true, "lost_files": "skip"}), reach).unwrap();
     skips.restore(&positions).unwrap();
     assert_eq!(rows(&mut *skips, 3).unwrap(), ["mine"]);
 }
