@@ -181,7 +181,7 @@ impl Native {
 }
 
 impl OperatorInstance for Native {
-    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<EmittedRows>) -> Result<Vec<Rejection>, CallError> {
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut EmittedRows) -> Result<Vec<Rejection>, CallError> {
         self.of.clock.spend(self.of.row_us * rows.len() as u64);
         if self.state.finished {
             self.complain("rows after the end");
@@ -211,12 +211,12 @@ impl OperatorInstance for Native {
             }
         }
         if !out.is_empty() {
-            emitted.push(EmittedRows { port: 0, rows: out });
+            emitted.rows_to(0).extend(out.view());
         }
         Ok(Vec::new())
     }
 
-    fn advance(&mut self, watermark: Timestamp, _: &mut Vec<EmittedRows>) -> Result<(), CallError> {
+    fn advance(&mut self, watermark: Timestamp, _: &mut EmittedRows) -> Result<(), CallError> {
         // One whose input had ended goes on where rows come again all the same: event time is where its input had ended.
         let goes_on = self.state.watermark == WATERMARK_END && (self.of.may_repeat || matches!(self.of.kind, Kind::Map(_)));
         if goes_on {
@@ -229,7 +229,7 @@ impl OperatorInstance for Native {
         Ok(())
     }
 
-    fn finish(&mut self, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
+    fn finish(&mut self, emitted: &mut EmittedRows) -> Result<(), CallError> {
         // A map keeps nothing: one that is restored after the last watermark has not heard it.
         let is_early = self.state.watermark != WATERMARK_END && !matches!(self.of.kind, Kind::Map(_));
         if self.state.finished || is_early {
@@ -242,7 +242,7 @@ impl OperatorInstance for Native {
             value.extend(digest(self.state.seen.keys()).to_le_bytes());
             let mut rows = Batch::default();
             rows.push(0, b"", &value);
-            emitted.push(EmittedRows { port: 0, rows });
+            emitted.rows_to(0).extend(rows.view());
         }
         Ok(())
     }

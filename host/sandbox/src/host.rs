@@ -6,22 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use wasmtime::component::Linker;
 use wasmtime::{AsContext, StoreContextMut};
-use weir_model::{Batch, BatchRef, Blobs, BlobsRef, limits};
+use weir_model::{Batch, BatchRef, BlobsRef, limits};
 
 use crate::bindings::{BatchOut, LogLevel, TextOut};
+use crate::emitted_rows::EmittedRows;
 use crate::error::Refusal;
 use crate::limits::Limiter;
 use crate::names;
 use crate::reports::{HostEvents, MetricKind, Reports};
-
-/// Rows an operator sent out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EmittedRows {
-    /// 0 is the main output; whether others exist is for the caller to check.
-    pub port: u32,
-    /// The rows; their columns agree.
-    pub rows: Batch,
-}
 
 /// Which imports a running call may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +30,8 @@ pub(crate) enum Phase {
 pub(crate) struct Guest {
     pub(crate) limiter: Limiter,
     phase: Phase,
-    /// What the current call has sent; the caller's vector while a call runs.
-    pub(crate) emitted: Vec<EmittedRows>,
+    /// What the current call has sent, and calls before it; the caller's while a call runs.
+    pub(crate) emitted: EmittedRows,
     /// What the current `save` has written.
     pub(crate) saved: Vec<Batch>,
     sent_bytes: usize,
@@ -53,7 +45,7 @@ impl Guest {
         Guest {
             limiter,
             phase: Phase::Quiet,
-            emitted: Vec::new(),
+            emitted: EmittedRows::new(),
             saved: Vec::new(),
             sent_bytes: 0,
             sent_batches: 0,
@@ -109,16 +101,23 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         if store.data().phase != Phase::Emitting {
             return Err(Refusal::contract("output.emit may be called during process, advance and finish only"));
         }
-        let rows = take_batch(&mut store, &rows, "output.emit")?;
-        store.data_mut().emitted.push(EmittedRows { port, rows });
-        Ok(())
+        // Out of the store for the moment: the rows are borrowed from the store.
+        let mut emitted = std::mem::take(&mut store.data_mut().emitted);
+        let taken = take_rows(&mut store, &rows, "output.emit", |rows| {
+            if !rows.is_empty() {
+                emitted.rows_to(port).extend(rows);
+            }
+        });
+        store.data_mut().emitted = emitted;
+        taken
     })?;
     linker.instance(names::STATE_WRITER)?.func_wrap("write", |mut store, (rows,): (BatchOut,)| {
         if store.data().phase != Phase::Saving {
             return Err(Refusal::contract("state-writer.write may be called during save only"));
         }
-        let rows = take_batch(&mut store, &rows, "state-writer.write")?;
-        store.data_mut().saved.push(rows);
+        let mut saved = Batch::default();
+        take_rows(&mut store, &rows, "state-writer.write", |rows| saved.extend(rows))?;
+        store.data_mut().saved.push(saved);
         Ok(())
     })?;
     linker.instance(names::LOG)?.func_wrap(
@@ -163,9 +162,14 @@ fn metric(
     Ok(())
 }
 
-/// Checks rows where they are in the guest's memory, then copies them out, one copy per column. Their lengths were
-/// checked against the size of that memory when they were lifted.
-fn take_batch(store: &mut StoreContextMut<'_, Guest>, rows: &BatchOut, function: &str) -> wasmtime::Result<Batch> {
+/// Checks rows where they are in the guest's memory, then hands them to `take`, which copies them out, column by column. Their
+/// lengths were checked against the size of that memory when they were lifted.
+fn take_rows(
+    store: &mut StoreContextMut<'_, Guest>,
+    rows: &BatchOut,
+    function: &str,
+    take: impl FnOnce(BatchRef<'_>),
+) -> wasmtime::Result<()> {
     let bytes =
         rows.timestamps.len() * (size_of::<i64>() + 2 * size_of::<u32>()) + rows.keys.bytes.len() + rows.values.bytes.len();
     store.data_mut().charge(bytes)?;
@@ -185,8 +189,8 @@ fn take_batch(store: &mut StoreContextMut<'_, Guest>, rows: &BatchOut, function:
     }
     check_lengths(view.keys, limits::KEY_BYTES_MAX, function, "key")?;
     check_lengths(view.values, limits::VALUE_BYTES_MAX, function, "value")?;
-    let owned = |column: BlobsRef<'_>| Blobs { ends: column.ends.to_vec(), bytes: column.bytes.to_vec() };
-    Ok(Batch { timestamps: view.timestamps.to_vec(), keys: owned(view.keys), values: owned(view.values) })
+    take(view);
+    Ok(())
 }
 
 /// Refuses items longer than anything downstream takes. Looks at single items only if one could be.

@@ -7,8 +7,9 @@ use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, limits};
 
 use crate::account;
 use crate::component::Exports;
+use crate::emitted_rows::EmittedRows;
 use crate::error::{CallError, Refusal, SandboxError, Trap, TrapKind};
-use crate::host::{EmittedRows, Guest, Phase};
+use crate::host::{Guest, Phase};
 use crate::image::{Capture, CapturedMemory, Content, Image, ImageError, Kind, for_each_page, parse_chain};
 use crate::memory::{PAGE_BYTES, PageSet, Region, SealedMemory, Tracker};
 use crate::parts::{Parts, check_sizes};
@@ -128,12 +129,7 @@ impl Instance {
     /// # Errors
     /// The operator's own error, its trap, or that it trapped before.
     #[inline]
-    pub fn process(
-        &mut self,
-        input: u32,
-        rows: BatchRef<'_>,
-        emitted: &mut Vec<EmittedRows>,
-    ) -> Result<Vec<Rejection>, CallError> {
+    pub fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut EmittedRows) -> Result<Vec<Rejection>, CallError> {
         debug_assert!(rows.is_valid());
         let rejected = self.emit(emitted, |exports, store| {
             let (result,) = exports.process.call(store, (input, rows.into()))?;
@@ -161,7 +157,7 @@ impl Instance {
     ///
     /// # Errors
     /// As [`Instance::process`].
-    pub fn advance(&mut self, watermark: Timestamp, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
+    pub fn advance(&mut self, watermark: Timestamp, emitted: &mut EmittedRows) -> Result<(), CallError> {
         self.emit(emitted, |exports, store| exports.advance.call(store, (watermark,)))
     }
 
@@ -169,7 +165,7 @@ impl Instance {
     ///
     /// # Errors
     /// As [`Instance::process`].
-    pub fn finish(&mut self, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
+    pub fn finish(&mut self, emitted: &mut EmittedRows) -> Result<(), CallError> {
         self.emit(emitted, |exports, store| exports.finish.call(store, ()))
     }
 
@@ -199,15 +195,15 @@ impl Instance {
     #[inline]
     fn emit<T>(
         &mut self,
-        emitted: &mut Vec<EmittedRows>,
+        emitted: &mut EmittedRows,
         call: impl FnOnce(&Exports, &mut Store<Guest>) -> wasmtime::Result<(Result<T, String>,)>,
     ) -> Result<T, CallError> {
-        let before = emitted.len();
+        let mark = emitted.mark();
         std::mem::swap(emitted, &mut self.store.data_mut().emitted);
         let result = self.call(Phase::Emitting, call);
         std::mem::swap(emitted, &mut self.store.data_mut().emitted);
         if result.is_err() {
-            emitted.truncate(before);
+            emitted.truncate(mark);
         }
         result
     }

@@ -16,6 +16,7 @@ mod cache;
 mod compiler;
 mod component;
 mod config;
+mod emitted_rows;
 mod engine;
 mod error;
 #[doc(hidden)]
@@ -38,9 +39,9 @@ mod tests;
 pub use bindings::LogLevel;
 pub use compiler::{CompilerProcess, compile_as_child};
 pub use component::{Component, OperatorContext};
+pub use emitted_rows::{EmittedRows, Mark};
 pub use engine::SandboxOptions;
 pub use error::{CallError, SandboxError, Trap, TrapKind};
-pub use host::EmittedRows;
 pub use image::{Capture, ImageError, merge};
 pub use instance::{Instance, Rejection};
 pub use intake::{Inspection, IntakeError, MemoryInfo, SnapshotKind, Tool};

@@ -24,7 +24,7 @@ pub(crate) struct Chain {
     nodes: Vec<Node>,
     routers: Vec<Router>,
     /// Buffers for what calls emit, used again from call to call.
-    spare: Vec<Vec<EmittedRows>>,
+    spare: Vec<EmittedRows>,
 }
 
 impl Chain {
@@ -146,16 +146,16 @@ impl Chain {
         }
     }
 
-    fn emitted(&mut self, node: usize, mut emitted: Vec<EmittedRows>) -> Result<(), TaskError> {
-        for EmittedRows { port, mut rows } in emitted.drain(..) {
+    fn emitted(&mut self, node: usize, mut emitted: EmittedRows) -> Result<(), TaskError> {
+        emitted.drain(|port, rows| {
             let n = &mut self.nodes[node];
             stats::add(&n.stats.rows_out, rows.len());
             odd_rows::note_emitted(n, port, rows.view());
-            let Some(targets) = n.outputs.get_mut(port as usize).map(std::mem::take) else { continue };
-            let sent = self.send(&targets, &mut rows);
+            let Some(targets) = n.outputs.get_mut(port as usize).map(std::mem::take) else { return Ok(()) };
+            let sent = self.send(&targets, rows);
             self.nodes[node].outputs[port as usize] = targets;
-            sent?;
-        }
+            sent
+        })?;
         self.spare.push(emitted);
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Chain {
         &mut self,
         node: usize,
         slot: &mut usize,
-        mut call: impl FnMut(&mut Operator, usize, &mut Vec<EmittedRows>) -> Result<bool, TaskError>,
+        mut call: impl FnMut(&mut Operator, usize, &mut EmittedRows) -> Result<bool, TaskError>,
     ) -> Result<bool, TaskError> {
         let NodeKind::Operator(operator) = &mut self.nodes[node].kind else { return Ok(false) };
         let mut emitted = self.spare.pop().unwrap_or_default();

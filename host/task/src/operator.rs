@@ -20,11 +20,11 @@ use crate::stats::TaskStats;
 /// One instance, as a task sees it.
 pub trait OperatorInstance: Send {
     /// Rows in; emitted rows and rejections out.
-    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<EmittedRows>) -> Result<Vec<Rejection>, CallError>;
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut EmittedRows) -> Result<Vec<Rejection>, CallError>;
     /// Event time has reached a watermark.
-    fn advance(&mut self, watermark: Timestamp, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError>;
+    fn advance(&mut self, watermark: Timestamp, emitted: &mut EmittedRows) -> Result<(), CallError>;
     /// All inputs have ended.
-    fn finish(&mut self, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError>;
+    fn finish(&mut self, emitted: &mut EmittedRows) -> Result<(), CallError>;
     /// What changed since the last completed checkpoint.
     fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError>;
     /// A checkpoint is complete.
@@ -32,15 +32,15 @@ pub trait OperatorInstance: Send {
 }
 
 impl OperatorInstance for weir_sandbox::Instance {
-    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<EmittedRows>) -> Result<Vec<Rejection>, CallError> {
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut EmittedRows) -> Result<Vec<Rejection>, CallError> {
         weir_sandbox::Instance::process(self, input, rows, emitted)
     }
 
-    fn advance(&mut self, watermark: Timestamp, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
+    fn advance(&mut self, watermark: Timestamp, emitted: &mut EmittedRows) -> Result<(), CallError> {
         weir_sandbox::Instance::advance(self, watermark, emitted)
     }
 
-    fn finish(&mut self, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
+    fn finish(&mut self, emitted: &mut EmittedRows) -> Result<(), CallError> {
         weir_sandbox::Instance::finish(self, emitted)
     }
 
@@ -158,7 +158,7 @@ enum Keys {
 
 /// What a call gave.
 pub(crate) struct Call<'a> {
-    pub(crate) emitted: &'a mut Vec<EmittedRows>,
+    pub(crate) emitted: &'a mut EmittedRows,
     /// Rejected rows, with the row's number within the rows given.
     pub(crate) rejections: &'a mut Vec<Rejection>,
 }
@@ -290,7 +290,7 @@ impl Operator {
     }
 
     /// Before the first call, where more comes after the end: all instances go on.
-    pub(crate) fn begin(&mut self, emitted: &mut Vec<EmittedRows>) -> Result<(), TaskError> {
+    pub(crate) fn begin(&mut self, emitted: &mut EmittedRows) -> Result<(), TaskError> {
         if self.after_end.more {
             (0..self.slots.len()).try_for_each(|slot| self.go_on(slot, emitted))?;
         }
@@ -299,7 +299,7 @@ impl Operator {
 
     /// An instance that was told the end goes on: event time is again where its input had ended. One at a time, since others may be
     /// at their end for good: what was in flight to one subtask and what another had finished may be in one task now.
-    fn go_on(&mut self, index: usize, emitted: &mut Vec<EmittedRows>) -> Result<(), TaskError> {
+    fn go_on(&mut self, index: usize, emitted: &mut EmittedRows) -> Result<(), TaskError> {
         if self.slots[index].as_ref().is_none_or(|slot| !slot.finished && slot.watermark < WATERMARK_END) {
             return Ok(());
         }
@@ -314,12 +314,7 @@ impl Operator {
 
     /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told before their first
     /// rows. Gives whether the instance was called.
-    pub(crate) fn advance(
-        &mut self,
-        slot: usize,
-        watermark: Timestamp,
-        emitted: &mut Vec<EmittedRows>,
-    ) -> Result<bool, TaskError> {
+    pub(crate) fn advance(&mut self, slot: usize, watermark: Timestamp, emitted: &mut EmittedRows) -> Result<bool, TaskError> {
         self.watermark = self.watermark.max(watermark);
         if self.slots[slot].as_ref().is_none_or(|slot| slot.watermark >= watermark || slot.finished) {
             return Ok(false);
@@ -334,7 +329,7 @@ impl Operator {
     }
 
     /// Tells one instance that all inputs have ended, once. Gives whether the instance was called.
-    pub(crate) fn finish(&mut self, slot: usize, emitted: &mut Vec<EmittedRows>) -> Result<bool, TaskError> {
+    pub(crate) fn finish(&mut self, slot: usize, emitted: &mut EmittedRows) -> Result<bool, TaskError> {
         if self.slots[slot].as_ref().is_none_or(|slot| slot.finished) {
             return Ok(false);
         }
@@ -347,7 +342,7 @@ impl Operator {
         Ok(true)
     }
 
-    fn before_call(&mut self, slot: usize, emitted: &mut Vec<EmittedRows>) -> Result<(), TaskError> {
+    fn before_call(&mut self, slot: usize, emitted: &mut EmittedRows) -> Result<(), TaskError> {
         // Its input had ended, or event time had while it was captured, and its source reads on.
         let goes_on = self.watermark < WATERMARK_END;
         if self.slots[slot].as_ref().is_some_and(|slot| slot.finished || goes_on && slot.watermark == WATERMARK_END) {

@@ -10,30 +10,37 @@ fn what_is_emitted_is_what_was_sent_column_by_column() {
     batch.push(-5, b"key", b"value");
     batch.push(i64::MAX, b"", b"");
     batch.push(0, b"k", &[0xff; 100]);
-    let mut emitted = vec![EmittedRows { port: 9, rows: Batch::default() }];
+    let mut emitted = EmittedRows::new();
+    emitted.rows_to(9).push(1, b"before", b"");
+    let before = emitted.rows_to(9).clone();
     assert_eq!(instance.process(op::ECHO, batch.view(), &mut emitted).unwrap(), []);
-    assert_eq!(emitted.len(), 2, "appended to what was there");
-    assert_eq!(emitted[1], EmittedRows { port: 3, rows: batch });
+    let expected = [(9, before.view()), (3, batch.view())];
+    assert!(emitted.entries().eq(expected), "appended to what was there: {emitted:?}");
     instance.advance(1, &mut emitted).unwrap();
     instance.finish(&mut emitted).unwrap();
-    assert_eq!(emitted.len(), 2);
+    assert!(emitted.entries().eq(expected));
+    instance.process(op::ECHO, batch.view(), &mut emitted).unwrap();
+    let mut twice = batch.clone();
+    twice.extend(batch.view());
+    assert!(emitted.entries().eq([(9, before.view()), (3, twice.view())]), "one entry for both calls: {emitted:?}");
 }
 
 #[test]
 fn a_failed_call_emits_nothing_and_leaves_the_instance_usable() {
     let mut instance = Instance::new(&template(&HASH.1)).unwrap();
     let batch = rows(&[(1, 2)]);
-    let mut emitted = Vec::new();
+    let mut emitted = EmittedRows::new();
+    emitted.rows_to(3).push(1, b"before", b"");
     let error = instance.process(op::FAIL, batch.view(), &mut emitted).unwrap_err();
     assert!(matches!(&error, CallError::Failed(reason) if reason == "a line"), "{error}");
-    assert!(emitted.is_empty());
-    assert_eq!(run(&mut instance, op::ECHO, &batch).len(), 1);
+    assert_eq!(emitted.rows_len(), 1, "what was there before is");
+    assert_eq!(run(&mut instance, op::ECHO, &batch).rows_len(), 1);
 }
 
 #[test]
 fn rejections_name_rows_of_the_call_and_nothing_else() {
     let mut instance = Instance::new(&template(&HASH.1)).unwrap();
-    let mut emitted = Vec::new();
+    let mut emitted = EmittedRows::new();
     let rejected = instance.process(op::REJECT, rows(&[(1, 0), (0, 0)]).view(), &mut emitted).unwrap();
     assert_eq!(rejected, [crate::Rejection { row: 1, reason: "a line".to_string() }]);
     let error = instance.process(op::REJECT, rows(&[(2, 0), (0, 0)]).view(), &mut emitted).unwrap_err();

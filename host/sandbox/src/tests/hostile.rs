@@ -12,10 +12,12 @@ fn tight_template() -> (Template, Arc<Events>) {
 }
 
 fn trap(instance: &mut Instance, op: u32, batch: &Batch) -> Trap {
-    let mut emitted = Vec::new();
+    let mut emitted = EmittedRows::new();
+    emitted.rows_to(3).push(1, b"", b"of an earlier call");
     match instance.process(op, batch.view(), &mut emitted) {
         Err(CallError::Trapped(trap)) => {
-            assert!(emitted.is_empty(), "what a trapped call emitted is gone");
+            let left: Vec<usize> = emitted.entries().map(|(_, rows)| rows.len()).collect();
+            assert_eq!(left, [1], "what a trapped call emitted is gone, and nothing else");
             trap
         }
         other => panic!("{other:?}"),
@@ -32,7 +34,7 @@ fn traps(op: u32, batch: &Batch, kind: TrapKind) -> Trap {
     let mut instance = Instance::new(&template).unwrap();
     let trap = trap(&mut instance, op, batch);
     assert_eq!(trap.kind, kind, "{trap}");
-    let error = instance.process(op::ECHO, batch.view(), &mut Vec::new()).unwrap_err();
+    let error = instance.process(op::ECHO, batch.view(), &mut EmittedRows::new()).unwrap_err();
     assert!(matches!(&error, CallError::Unusable(_)), "{error}");
     assert!(instance.capture(CheckpointId(1)).is_err());
     drop(instance);
@@ -67,7 +69,7 @@ fn s70_memory_stops_at_the_limit_and_the_guest_is_told() {
     let mut neighbour = Instance::new(&template).unwrap();
     let mut grown = 0;
     let refused = loop {
-        match instance.process(op::GROW, rows(&[(1, 0)]).view(), &mut Vec::new()) {
+        match instance.process(op::GROW, rows(&[(1, 0)]).view(), &mut EmittedRows::new()) {
             Ok(_) => grown += 1,
             Err(error) => break error,
         }
@@ -76,7 +78,7 @@ fn s70_memory_stops_at_the_limit_and_the_guest_is_told() {
     assert_eq!(instance.memory_bytes(), tight().memory_bytes);
     assert!(grown > 0);
     // A refused growth is not counted as done.
-    let error = instance.process(op::GROW, rows(&[(100_000, 0)]).view(), &mut Vec::new()).unwrap_err();
+    let error = instance.process(op::GROW, rows(&[(100_000, 0)]).view(), &mut EmittedRows::new()).unwrap_err();
     assert!(matches!(error, CallError::Failed(_)), "{error}");
     grow(&mut neighbour, 8);
     step(&mut instance, &[1]);
@@ -90,13 +92,13 @@ fn a_guest_that_gives_up_for_lack_of_memory_is_told_with_the_limit_its_use_and_i
     let free = (max - instance.memory_bytes()) >> 16;
     grow(&mut instance, free as i64);
     // The host says no, and the guest says so itself.
-    let error = instance.process(op::GROW, rows(&[(1, 0)]).view(), &mut Vec::new()).unwrap_err().to_string();
+    let error = instance.process(op::GROW, rows(&[(1, 0)]).view(), &mut EmittedRows::new()).unwrap_err().to_string();
     let met = format!(
         "it met its memory limit: it has {max} bytes and asked for 65536 more, of {max} that it may have; raise `limits.memory`"
     );
     assert!(error.contains(&met), "{error}");
     // The next call has met no limit.
-    let error = instance.process(op::FAIL, rows(&[(1, 0)]).view(), &mut Vec::new()).unwrap_err().to_string();
+    let error = instance.process(op::FAIL, rows(&[(1, 0)]).view(), &mut EmittedRows::new()).unwrap_err().to_string();
     assert!(!error.contains("memory"), "{error}");
     // Rows for which the guest finds no room: it traps.
     let large = rows(&vec![(1, 1); max as usize / 16]);
@@ -113,7 +115,7 @@ fn s70_a_restored_instance_has_the_same_limit() {
     let image = capture(&mut instance, 1);
     let mut restored = restore(&template, &[image]);
     let free = (tight().memory_bytes - restored.memory_bytes()) >> 16;
-    let error = restored.process(op::GROW, rows(&[(free as i64 + 1, 0)]).view(), &mut Vec::new()).unwrap_err();
+    let error = restored.process(op::GROW, rows(&[(free as i64 + 1, 0)]).view(), &mut EmittedRows::new()).unwrap_err();
     assert!(matches!(error, CallError::Failed(_)), "{error}");
     grow(&mut restored, free as i64);
 }
@@ -173,7 +175,7 @@ fn s98_log_lines_that_are_dropped_are_not_looked_at() {
     let trap_of = |instance: &mut Instance, times| match instance.process(
         op::TEXT,
         rows(&[(1 << 20, 0), (times, 0)]).view(),
-        &mut Vec::new(),
+        &mut EmittedRows::new(),
     ) {
         Err(CallError::Trapped(trap)) => Some(trap),
         Ok(_) => None,

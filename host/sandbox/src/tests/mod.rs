@@ -121,8 +121,8 @@ fn rows(rows: &[(i64, u64)]) -> Batch {
     batch
 }
 
-fn run(instance: &mut Instance, op: u32, batch: &Batch) -> Vec<EmittedRows> {
-    let mut emitted = Vec::new();
+fn run(instance: &mut Instance, op: u32, batch: &Batch) -> EmittedRows {
+    let mut emitted = EmittedRows::new();
     let rejected = instance.process(op, batch.view(), &mut emitted).unwrap();
     assert!(rejected.is_empty());
     emitted
@@ -140,7 +140,7 @@ fn grow(instance: &mut Instance, pages: i64) {
 fn step(instance: &mut Instance, values: &[i64]) -> i64 {
     let batch = rows(&values.iter().map(|&value| (value, 0)).collect::<Vec<_>>());
     let emitted = run(instance, op::STEP, &batch);
-    emitted[0].rows.timestamps[0]
+    emitted.entries().next().unwrap().1.timestamps[0]
 }
 
 /// The whole memory of an instance.

@@ -48,7 +48,7 @@ fn s50_a_program_interrupted_anywhere_goes_on_as_if_it_had_not_been() {
 
 /// Runs the machine of `nested.wat`; gives its state.
 fn spell(instance: &mut Instance, value: i64) -> String {
-    let rejected = instance.process(0, rows(&[(value, 0)]).view(), &mut Vec::new()).unwrap();
+    let rejected = instance.process(0, rows(&[(value, 0)]).view(), &mut EmittedRows::new()).unwrap();
     rejected[0].reason.clone()
 }
 

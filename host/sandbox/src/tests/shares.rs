@@ -15,7 +15,7 @@ fn shared(component: &Component, total: u64) -> Result<Template, SandboxError> {
 /// Pages of 64 KiB that are granted until growing is refused.
 fn grow_until_refused(instance: &mut Instance) -> u64 {
     for grown in 0.. {
-        if let Err(error) = instance.process(op::GROW, rows(&[(1, 0)]).view(), &mut Vec::new()) {
+        if let Err(error) = instance.process(op::GROW, rows(&[(1, 0)]).view(), &mut EmittedRows::new()) {
             assert!(matches!(error, CallError::Failed(_)), "{error}");
             return grown;
         }
@@ -71,7 +71,7 @@ fn s94_pages_written_over_the_template_count_from_the_next_capture_on() {
             capture(instance, 5);
         }
         for instance in &mut instances {
-            let error = instance.process(op::ECHO, rows(&[(1, 1)]).view(), &mut Vec::new()).unwrap_err();
+            let error = instance.process(op::ECHO, rows(&[(1, 1)]).view(), &mut EmittedRows::new()).unwrap_err();
             let CallError::Trapped(trap) = error else { panic!("{error}") };
             assert!(
                 trap.kind == TrapKind::Limit && trap.message.contains("may hold 3145728; raise `limits.memory_total`"),
@@ -134,7 +134,7 @@ fn s94_a_guest_that_gives_up_for_lack_of_shared_memory_says_which_bound_it_reach
     let mut instance = Instance::new(&template).unwrap();
     let mut batch = Batch::default();
     batch.push(1, b"", &vec![0; 8 << 20]);
-    let error = instance.process(op::ECHO, batch.view(), &mut Vec::new()).unwrap_err();
+    let error = instance.process(op::ECHO, batch.view(), &mut EmittedRows::new()).unwrap_err();
     let CallError::Trapped(trap) = error else { panic!("{error}") };
     assert_eq!(trap.kind, TrapKind::Limit, "{trap}");
     assert!(trap.message.contains("may hold 4194304; raise `limits.memory_total` of the operator; then: "), "{trap}");

@@ -106,7 +106,7 @@ impl Job {
         }
         for (index, place) in (0..).zip(places) {
             let operators = Operators::new(|_, rows, emitted| {
-                emitted.push(weir_sandbox::EmittedRows { port: 0, rows: batch(rows) });
+                emitted.rows_to(0).extend(batch(rows).view());
                 Ok(Vec::new())
             });
             let instances = Instances::Keyed { groups: KeyGroupRange::of(index, GROUPS, 2), eager: false };

@@ -2,7 +2,6 @@
 
 use weir_channel::{Frame, Limits};
 use weir_model::{BarrierKind, CheckpointId, InstanceId, KeyGroupRange};
-use weir_sandbox::EmittedRows;
 use weir_task::{Control, Instances, Router, Target};
 
 use crate::support::*;
@@ -222,7 +221,7 @@ const BIG: usize = weir_model::limits::FRAME_BYTES_TARGET / 4;
 /// A keyed operator of 64 instances, each of which says a frame when it is told `frame`; there is room downstream for one.
 fn loud(log: &Log, input: u32, frame: Frame) -> (Operators, Place, weir_task::Sender, Running) {
     let mut operators = Operators::new(|_, rows, emitted| {
-        emitted.push(EmittedRows { port: 0, rows: batch(&[row(rows[0].0, "", &"x".repeat(BIG))]) });
+        emitted.rows_to(0).extend(batch(&[row(rows[0].0, "", &"x".repeat(BIG))]).view());
         Ok(Vec::new())
     });
     operators.timer_bytes = BIG;

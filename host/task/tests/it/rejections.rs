@@ -11,7 +11,7 @@ use crate::support::*;
 fn picky() -> Operators {
     Operators::new(|_, rows, emitted| {
         let good: Vec<Row> = rows.iter().filter(|row| row.2 != "bad").cloned().collect();
-        emitted.push(EmittedRows { port: 0, rows: batch(&good) });
+        emitted.rows_to(0).extend(batch(&good).view());
         let bad = rows.iter().zip(0..).filter(|(row, _)| row.2 == "bad");
         Ok(bad.map(|(_, row)| Rejection { row, reason: "no such value".to_owned() }).collect())
     })
@@ -64,7 +64,7 @@ fn a_rejected_row_fails_the_job_where_it_says_so() {
 
 #[test]
 fn an_operator_that_fails_or_breaks_the_contract_fails_the_job_by_name() {
-    type Emit = fn(&mut Vec<EmittedRows>) -> Result<Vec<Rejection>, CallError>;
+    type Emit = fn(&mut EmittedRows) -> Result<Vec<Rejection>, CallError>;
     let cases: [(Emit, &str); 2] = [
         (|_| Err(CallError::Failed("no disk".into())), "no disk"),
         (|_| Ok(vec![Rejection { row: 2, reason: String::new() }]), "it rejected row 2 of a batch of 2 rows"),
@@ -82,7 +82,7 @@ fn an_operator_that_fails_or_breaks_the_contract_fails_the_job_by_name() {
 fn sorting() -> Operators {
     Operators::new(|_, rows, emitted| {
         for row in rows {
-            emitted.push(EmittedRows { port: row.2.parse().unwrap_or(0), rows: batch(std::slice::from_ref(row)) });
+            emitted.rows_to(row.2.parse().unwrap_or(0)).extend(batch(std::slice::from_ref(row)).view());
         }
         Ok(Vec::new())
     })

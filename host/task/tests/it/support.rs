@@ -151,7 +151,7 @@ pub(crate) enum Called {
 }
 
 pub(crate) type Calls = Arc<Mutex<Vec<(usize, Called)>>>;
-type Process = dyn Fn(u32, &[Row], &mut Vec<EmittedRows>) -> Result<Vec<Rejection>, CallError> + Send + Sync;
+type Process = dyn Fn(u32, &[Row], &mut EmittedRows) -> Result<Vec<Rejection>, CallError> + Send + Sync;
 
 /// Makes instances that note each call and do what the test says with rows.
 #[derive(Clone)]
@@ -166,7 +166,7 @@ pub(crate) struct Operators {
 
 impl Operators {
     pub(crate) fn new(
-        process: impl Fn(u32, &[Row], &mut Vec<EmittedRows>) -> Result<Vec<Rejection>, CallError> + Send + Sync + 'static,
+        process: impl Fn(u32, &[Row], &mut EmittedRows) -> Result<Vec<Rejection>, CallError> + Send + Sync + 'static,
     ) -> Operators {
         Operators { calls: Arc::default(), made: Arc::default(), process: Arc::new(process), timer_bytes: 0, forgetful: false }
     }
@@ -175,7 +175,7 @@ impl Operators {
     pub(crate) fn prefixing(prefix: &'static str) -> Operators {
         Operators::new(move |_, rows, emitted| {
             let rows: Vec<Row> = rows.iter().map(|(time, key, value)| row(*time, key, &format!("{prefix}{value}"))).collect();
-            emitted.push(EmittedRows { port: 0, rows: batch(&rows) });
+            emitted.rows_to(0).extend(batch(&rows).view());
             Ok(Vec::new())
         })
     }
@@ -222,24 +222,24 @@ impl OneInstance {
 }
 
 impl OperatorInstance for OneInstance {
-    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut Vec<EmittedRows>) -> Result<Vec<Rejection>, CallError> {
+    fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut EmittedRows) -> Result<Vec<Rejection>, CallError> {
         let rows = rows_of(rows);
         self.seen += rows.len();
         self.note(Called::Process { input, rows: rows.clone() });
         (self.of.process)(input, &rows, emitted)
     }
 
-    fn advance(&mut self, watermark: i64, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
+    fn advance(&mut self, watermark: i64, emitted: &mut EmittedRows) -> Result<(), CallError> {
         self.note(Called::Advance(watermark));
         let mut value = format!("at {watermark}");
         value.extend(std::iter::repeat_n('.', self.of.timer_bytes));
-        emitted.push(EmittedRows { port: 0, rows: batch(&[row(watermark, "", &value)]) });
+        emitted.rows_to(0).extend(batch(&[row(watermark, "", &value)]).view());
         Ok(())
     }
 
-    fn finish(&mut self, emitted: &mut Vec<EmittedRows>) -> Result<(), CallError> {
+    fn finish(&mut self, emitted: &mut EmittedRows) -> Result<(), CallError> {
         self.note(Called::Finish);
-        emitted.push(EmittedRows { port: 0, rows: batch(&[row(0, "", &format!("seen {}", self.seen))]) });
+        emitted.rows_to(0).extend(batch(&[row(0, "", &format!("seen {}", self.seen))]).view());
         Ok(())
     }
 

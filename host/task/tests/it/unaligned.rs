@@ -6,7 +6,6 @@ use std::time::Duration;
 use weir_channel::{Frame, Limits};
 use weir_checkpoint::align::Mode;
 use weir_model::{Attempt, Barrier, BarrierKind, CheckpointId, KeyGroupRange, TaskId};
-use weir_sandbox::EmittedRows;
 use weir_task::*;
 
 use crate::support::*;
@@ -88,7 +87,7 @@ fn piece(source: InFlightSource, groups: Option<(u16, u16)>, frames: Vec<Frame>)
 /// An operator that answers each call with a frame.
 fn loud() -> Operators {
     Operators::new(|_, rows, emitted| {
-        emitted.push(EmittedRows { port: 0, rows: batch(&[row(rows[0].0, "", &"x".repeat(BIG))]) });
+        emitted.rows_to(0).extend(batch(&[row(rows[0].0, "", &"x".repeat(BIG))]).view());
         Ok(Vec::new())
     })
 }
