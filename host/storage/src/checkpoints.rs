@@ -43,28 +43,28 @@ impl JobStorage {
     }
 
     pub(crate) fn manifest_of_name(&self, name: &str) -> Result<Manifest, StorageError> {
-        let inner = &self.inner;
+        let folder = &self.folder;
         let place = self.place_of_manifest(name);
-        let bytes = inner.backend.get(&inner.path(layout::MANIFESTS).join(name))?;
+        let bytes = folder.backend.get(&folder.path(layout::MANIFESTS).join(name))?;
         let manifest: Manifest = document::decode(&place, &bytes, Some(MANIFEST_FORMAT..=MANIFEST_FORMAT))?;
-        if manifest.job == inner.job {
+        if manifest.job == folder.job {
             return Ok(manifest);
         }
         Err(StorageError::Damaged { path: place, reason: format!("it is of job `{}`", manifest.job) })
     }
 
     pub(crate) fn place_of_manifest(&self, name: &str) -> String {
-        self.inner.backend.place(&self.inner.path(layout::MANIFESTS).join(name))
+        self.folder.backend.place(&self.folder.path(layout::MANIFESTS).join(name))
     }
 
     pub(crate) fn place_of_log(&self) -> String {
-        self.inner.backend.place(&self.inner.path(layout::LOG))
+        self.folder.backend.place(&self.folder.path(layout::LOG))
     }
 
     /// Whether every file that a restore of `manifest` reads is there and long enough. Reads no content: a restore that
     /// passes this can still find damage in [`JobStorage::read`].
     pub fn check(&self, manifest: &Manifest) -> Result<(), StorageError> {
-        let inner = &self.inner;
+        let folder = &self.folder;
         let mut needed = std::collections::BTreeMap::new();
         for segment in manifest.segments() {
             let end: &mut u64 = needed.entry(&segment.file).or_default();
@@ -73,9 +73,9 @@ impl JobStorage {
         for file in manifest.files.iter() {
             needed.entry(&file.name).and_modify(|end| *end = (*end).max(file.bytes));
         }
-        let sizes = inner.backend.sizes(needed.keys().map(|name| inner.file_path(name)).collect())?;
+        let sizes = folder.backend.sizes(needed.keys().map(|name| folder.file_path(name)).collect())?;
         for ((name, needed), size) in needed.into_iter().zip(sizes) {
-            let path = inner.backend.place(&inner.file_path(name));
+            let path = folder.backend.place(&folder.file_path(name));
             match size {
                 None => return Err(StorageError::Missing { action: "restore from", path }),
                 Some(size) if size < needed => {

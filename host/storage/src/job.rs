@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use object_store::ObjectStore;
-use object_store::path::Path;
 use weir_model::{Attempt, CheckpointId, TaskId};
 
 use crate::backend::Backend;
+use crate::folder::JobFolder;
 use crate::log::JobState;
 use crate::writer::SnapshotWriter;
 use crate::{Segment, StorageError, document, layout};
@@ -18,15 +18,9 @@ use crate::{Segment, StorageError, document, layout};
 /// Every call blocks the caller's thread until the storage has answered. Never call one from async code.
 #[derive(Clone)]
 pub struct JobStorage {
-    pub(crate) inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    pub(crate) backend: Backend,
-    pub(crate) job: String,
-    folder: Path,
+    pub(crate) folder: Arc<JobFolder>,
     /// Numbers the files that this process writes.
-    files_begun: AtomicU64,
+    files_begun: Arc<AtomicU64>,
 }
 
 impl JobStorage {
@@ -46,13 +40,13 @@ impl JobStorage {
     }
 
     pub(crate) fn with_backend(backend: Backend, job: &str) -> Result<JobStorage, StorageError> {
-        let folder = layout::job_folder(job)?;
-        Ok(JobStorage { inner: Arc::new(Inner { backend, job: job.to_owned(), folder, files_begun: AtomicU64::new(0) }) })
+        let folder = Arc::new(JobFolder::new(backend, job)?);
+        Ok(JobStorage { folder, files_begun: Arc::default() })
     }
 
     /// The job's name.
     pub fn job(&self) -> &str {
-        &self.inner.job
+        &self.folder.job
     }
 
     /// What is decided about the job, as things are now. For those who only read; two requests.
@@ -60,13 +54,13 @@ impl JobStorage {
     /// # Errors
     /// `OldFolder`, `Damaged`, `UnknownFormat`, and what the storage says.
     pub fn state(&self) -> Result<JobState, StorageError> {
-        self.inner.newest_state()
+        self.folder.newest_state()
     }
 
     /// Begins a file for one task's part of a checkpoint. Nothing is visible before [`SnapshotWriter::finish`].
     pub fn writer(&self, attempt: Attempt, checkpoint: CheckpointId, task: TaskId) -> SnapshotWriter {
-        let sequence = self.inner.files_begun.fetch_add(1, Ordering::Relaxed);
-        SnapshotWriter::new(self.clone(), layout::file_name(attempt, checkpoint, task, sequence))
+        let sequence = self.files_begun.fetch_add(1, Ordering::Relaxed);
+        SnapshotWriter::new(self.folder.clone(), layout::file_name(attempt, checkpoint, task, sequence))
     }
 
     /// Reads a segment, and checks that it is what was written.
@@ -74,12 +68,12 @@ impl JobStorage {
     /// # Errors
     /// `Missing`, `Damaged` (cut off or changed), `Unavailable`, `Refused`.
     pub fn read(&self, segment: &Segment) -> Result<Bytes, StorageError> {
-        let inner = &self.inner;
-        let path = inner.file_path(&segment.file);
-        let damaged = |reason: String| StorageError::Damaged { path: inner.backend.place(&path), reason };
+        let folder = &self.folder;
+        let path = folder.file_path(&segment.file);
+        let damaged = |reason: String| StorageError::Damaged { path: folder.backend.place(&path), reason };
         let end = segment.offset.checked_add(segment.length).ok_or_else(|| damaged("its range is impossible".to_owned()))?;
         // Stores refuse empty ranges.
-        let bytes = if segment.length == 0 { Bytes::new() } else { inner.backend.get_range(&path, segment.offset..end)? };
+        let bytes = if segment.length == 0 { Bytes::new() } else { folder.backend.get_range(&path, segment.offset..end)? };
         let computed = document::checksum(&bytes);
         if computed == segment.checksum {
             return Ok(bytes);
@@ -90,24 +84,6 @@ impl JobStorage {
 
 impl std::fmt::Debug for JobStorage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "JobStorage({})", self.inner.backend.place(&self.inner.folder))
-    }
-}
-
-impl Inner {
-    /// A place in the job's folder.
-    pub(crate) fn path(&self, name: &str) -> Path {
-        self.folder.clone().join(name)
-    }
-
-    pub(crate) fn file_path(&self, name: &str) -> Path {
-        self.path(layout::FILES).join(name)
-    }
-
-    /// Makes the folders that a local store needs.
-    pub(crate) fn make_folders(&self) -> Result<(), StorageError> {
-        let Some(local) = &self.backend.local else { return Ok(()) };
-        local.make_folder(&self.folder)?;
-        [layout::LOG, layout::MANIFESTS, layout::FILES].iter().try_for_each(|name| local.make_folder(&self.path(name)))
+        write!(f, "JobStorage({})", self.folder.place())
     }
 }

@@ -42,6 +42,7 @@ mod config_digests;
 mod document;
 mod durable;
 mod error;
+mod folder;
 #[doc(hidden)]
 pub mod fuzz;
 mod job;

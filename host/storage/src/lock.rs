@@ -19,13 +19,13 @@ impl JobStorage {
     /// # Errors
     /// `Locked`, with the number of the process that has it, if known.
     pub fn lock(&self) -> Result<JobLock, StorageError> {
-        let inner = &self.inner;
-        let Some(local) = &inner.backend.local else { return Ok(JobLock { _file: None }) };
-        inner.make_folders()?;
-        let path = inner.path(layout::LOCK);
+        let folder = &self.folder;
+        let Some(local) = &folder.backend.local else { return Ok(JobLock { _file: None }) };
+        folder.make_folders()?;
+        let path = folder.path(layout::LOCK);
         match local.lock(&path)? {
             Ok(file) => Ok(JobLock { _file: Some(file) }),
-            Err(holder) => Err(StorageError::Locked { job: inner.job.clone(), holder, path: inner.backend.place(&path) }),
+            Err(holder) => Err(StorageError::Locked { job: folder.job.clone(), holder, path: folder.backend.place(&path) }),
         }
     }
 }

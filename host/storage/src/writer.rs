@@ -1,6 +1,7 @@
 //! Writing one file of a checkpoint as a stream, in bounded memory.
 
 use std::mem;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -8,7 +9,8 @@ use object_store::{MultipartUpload, PutPayload};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-use crate::{JobStorage, Segment, StorageError, StoredFile, document};
+use crate::folder::JobFolder;
+use crate::{Segment, StorageError, StoredFile, document};
 
 /// Size of a part. Some stores want all parts but the last to be of one size, and none below 5 MiB.
 const PART_BYTES: usize = 8 << 20;
@@ -20,7 +22,7 @@ const PARTS_IN_FLIGHT_MAX: usize = 2;
 /// Holds at most three parts of 8 MiB in memory. If it is dropped without [`SnapshotWriter::finish`], or `finish` fails,
 /// no file is visible or, if the storage did not say, it is swept when a later attempt begins.
 pub struct SnapshotWriter {
-    storage: JobStorage,
+    folder: Arc<JobFolder>,
     name: String,
     path: Path,
     /// What is not part of the upload yet: less than a part.
@@ -32,9 +34,9 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
-    pub(crate) fn new(storage: JobStorage, name: String) -> SnapshotWriter {
-        let path = storage.inner.file_path(&name);
-        SnapshotWriter { storage, name, path, buffer: Vec::new(), bytes: 0, upload: None, parts: JoinSet::new(), failed: false }
+    pub(crate) fn new(folder: Arc<JobFolder>, name: String) -> SnapshotWriter {
+        let path = folder.file_path(&name);
+        SnapshotWriter { folder, name, path, buffer: Vec::new(), bytes: 0, upload: None, parts: JoinSet::new(), failed: false }
     }
 
     /// The file's name, as it will be in segments.
@@ -84,8 +86,8 @@ impl SnapshotWriter {
     }
 
     fn complete(&mut self) -> Result<(), StorageError> {
-        let storage = self.storage.clone();
-        let backend = &storage.inner.backend;
+        let folder = self.folder.clone();
+        let backend = &folder.backend;
         if self.upload.is_none() {
             return backend.put(&self.path, mem::take(&mut self.buffer));
         }
@@ -102,7 +104,7 @@ impl SnapshotWriter {
 
     fn send_part(&mut self) -> Result<(), StorageError> {
         self.wait_for_parts(PARTS_IN_FLIGHT_MAX - 1)?;
-        let backend = &self.storage.inner.backend;
+        let backend = &self.folder.backend;
         let upload = match &mut self.upload {
             Some(upload) => upload,
             none => none.insert(backend.upload(&self.path)?),
@@ -114,7 +116,7 @@ impl SnapshotWriter {
 
     /// Waits until at most `in_flight` parts are on their way.
     fn wait_for_parts(&mut self, in_flight: usize) -> Result<(), StorageError> {
-        let backend = &self.storage.inner.backend;
+        let backend = &self.folder.backend;
         while self.parts.len() > in_flight {
             match backend.wait(self.parts.join_next()) {
                 Some(Ok(Ok(()))) | None => {}
@@ -133,7 +135,7 @@ impl Drop for SnapshotWriter {
         self.parts.abort_all();
         let Some(mut upload) = self.upload.take() else { return };
         if Handle::try_current().is_err() {
-            let backend = &self.storage.inner.backend;
+            let backend = &self.folder.backend;
             if let Err(error) = backend.wait(upload.abort()) {
                 tracing::debug!(%error, file = self.name, "could not abort an upload");
             }

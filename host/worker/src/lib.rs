@@ -5,6 +5,7 @@
 
 pub mod agent;
 mod beneath;
+mod context;
 mod execution;
 pub mod executor;
 #[doc(hidden)]

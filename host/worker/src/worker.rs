@@ -8,35 +8,10 @@ use parking_lot::Mutex;
 use weir_model::limits::{EXECUTION_END_MS_MAX, EXECUTIONS_PER_JOB_MAX, EXECUTIONS_STUCK_MAX};
 use weir_protocol::panics::caught;
 use weir_protocol::{Command, Execution, Report, Running, WorkerProgress};
-use weir_task::CallRows;
 
 use crate::WorkerOptions;
+use crate::context::{KnownCalls, Shared};
 use crate::execution::{Panic, Runner, Trouble};
-
-/// What all executions of a worker share.
-pub(crate) struct Shared {
-    pub(crate) options: WorkerOptions,
-    pub(crate) call_rows: KnownCalls,
-}
-
-/// Operators whose calls are remembered beyond their executions.
-const KNOWN_CALLS_MAX: usize = 10_000;
-
-/// What is known of the calls of operators, by job and uid: an operator whose call with many rows met its deadline gets fewer in the
-/// next execution, which would only meet the same again.
-#[derive(Default)]
-pub(crate) struct KnownCalls(Mutex<BTreeMap<(String, String), Arc<CallRows>>>);
-
-impl KnownCalls {
-    /// What is known of an operator.
-    pub(crate) fn of(&self, job: &str, uid: &str) -> Arc<CallRows> {
-        let mut known = self.0.lock();
-        if known.len() >= KNOWN_CALLS_MAX {
-            known.retain(|_, of| Arc::strong_count(of) > 1);
-        }
-        known.entry((job.to_owned(), uid.to_owned())).or_default().clone()
-    }
-}
 
 /// How long [`Worker::shutdown`] waits for what does not end by itself. Short: a person has asked for the end of the process, and what is
 /// cut short is as it would be after `kill -9`.

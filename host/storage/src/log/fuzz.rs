@@ -2,7 +2,8 @@
 
 use weir_model::{Attempt, CheckpointId, Epoch};
 
-use super::entry::{Decision, Entry, LOG_FORMAT, Owner, StoredCheckpoint, Writer};
+use super::decision::{Decision, Owner, StoredCheckpoint, Writer};
+use super::entry::{Entry, LOG_FORMAT};
 use super::pen::{TAIL, dispensable};
 use super::state::JobState;
 use crate::fuzz::read;

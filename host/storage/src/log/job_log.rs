@@ -1,14 +1,14 @@
 //! What is decided about a job, by the one coordinator that leads it.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use weir_model::{Attempt, CheckpointId};
 
-use super::entry::{Decision, Owner, StoredCheckpoint, Writer};
+use super::decision::{Decision, Owner, StoredCheckpoint, Writer};
 use super::pen::{Outcome, Pen};
+use super::references::References;
 use super::state::{JobState, Refusal};
-use super::trash::Trash;
+use super::trash::{Deleted, Trash, Yard, remove_staging};
 use crate::manifest::{MANIFEST_FORMAT, Manifest};
 use crate::{Durable, ErrorKind, JobStorage, StorageError, document, layout};
 
@@ -20,11 +20,10 @@ const RACES_MAX: usize = 100;
 /// Whoever opens it leads from its first decision on, and whoever led before learns it with the next of his own. Every call blocks until the
 /// storage has answered. On an error of kind `Retry` it is not known whether the decision was made: the same call can be made again.
 pub struct JobLog {
-    pub(super) storage: JobStorage,
+    storage: JobStorage,
     pub(super) pen: Pen,
-    /// Files by the manifest that names them. Manifests never change.
-    pub(super) references: HashMap<String, Arc<BTreeSet<String>>>,
-    pub(super) trash: Trash,
+    references: References,
+    trash: Trash,
     /// What was written as a manifest last, and may be there or not.
     manifest_put: Option<(String, String)>,
 }
@@ -70,7 +69,7 @@ impl JobLog {
     /// What reads it says `OldFolder`, `Damaged`, `UnknownFormat`, and what the storage says.
     pub fn new(storage: JobStorage, by: Writer) -> JobLog {
         let pen = Pen::new(by);
-        JobLog { storage, pen, references: HashMap::new(), trash: Trash::default(), manifest_put: None }
+        JobLog { storage, pen, references: References::default(), trash: Trash::default(), manifest_put: None }
     }
 
     /// Where the job is stored.
@@ -185,15 +184,44 @@ impl JobLog {
         }
         self.refuse_dangling(manifest)?;
         self.manifest_put = Some(put);
-        self.storage.inner.backend.put(&self.storage.inner.path(layout::MANIFESTS).join(&*name), bytes)?;
+        self.storage.folder.backend.put(&self.storage.folder.path(layout::MANIFESTS).join(&*name), bytes)?;
         let references = Arc::new(manifest.references());
         match self.append(decision)? {
             Ok(()) => {
-                self.references.insert(name, references);
+                self.references.learn(name, references);
                 Ok(Durable::new(Arc::clone(manifest)))
             }
             Err(decision) => Err(self.refused(Refusal::Fenced, &decision)),
         }
+    }
+
+    /// Deletes what was forgotten: manifests, files that only they need, old entries. Files of checkpoints that are still being taken are
+    /// never touched. Costs in proportion to what is deleted. What can't be deleted now is remembered, and told of once in the log of the
+    /// process.
+    pub fn delete_trash(&mut self) -> Deleted {
+        // A checkpoint may be complete without anybody having heard of it: what it needs must not go.
+        if let Err(error) = self.catch_up() {
+            let backlog = self.trash.backlog();
+            tracing::warn!(%error, backlog, "nothing is deleted before the log was read; trying again later");
+            return Deleted { backlog, ..Deleted::default() };
+        }
+        self.trash.delete(&mut Yard { storage: &self.storage, pen: &self.pen, references: &mut self.references })
+    }
+
+    /// Deletes files of a checkpoint that was given up. What a completed one needs stays.
+    pub fn discard(&mut self, names: Vec<String>) -> Deleted {
+        self.trash.add_files(names);
+        self.delete_trash()
+    }
+
+    /// Deletes what crashes and attempts before `current` have left behind. `current` must be this writer's own. Lists everything. Gives the
+    /// greatest number of a checkpoint that any file has.
+    fn sweep(&mut self, current: Attempt) -> Result<CheckpointId, StorageError> {
+        let yard = Yard { storage: &self.storage, pen: &self.pen, references: &mut self.references };
+        let used = self.trash.sweep(&yard, current)?;
+        self.delete_trash();
+        remove_staging(&self.storage, self.pen.number(), current);
+        Ok(used)
     }
 
     /// Decides something that makes this writer the leader: what `decide` says of the newest state, if anything. Others may be faster
@@ -203,7 +231,7 @@ impl JobLog {
         mut decide: impl FnMut(&JobState) -> Result<Option<Decision>, StorageError>,
     ) -> Result<(), StorageError> {
         self.settle()?;
-        self.storage.inner.make_folders()?;
+        self.storage.folder.make_folders()?;
         for _ in 0..RACES_MAX {
             self.reload()?;
             let state = Arc::clone(self.pen.state());
@@ -226,7 +254,7 @@ impl JobLog {
             Ok(ask) => ask,
             Err(refusal) => return Err(self.refused(refusal, &decision)),
         };
-        let outcome = self.storage.inner.carry_out(&mut self.pen, ask)?;
+        let outcome = self.storage.folder.carry_out(&mut self.pen, ask)?;
         Ok(if self.ended(&before, outcome) { Ok(()) } else { Err(decision) })
     }
 
@@ -234,7 +262,7 @@ impl JobLog {
     fn settle(&mut self) -> Result<(), StorageError> {
         let before = Arc::clone(self.pen.state());
         if let Some(ask) = self.pen.settle() {
-            let outcome = self.storage.inner.carry_out(&mut self.pen, ask)?;
+            let outcome = self.storage.folder.carry_out(&mut self.pen, ask)?;
             self.ended(&before, outcome);
         }
         Ok(())
@@ -244,19 +272,19 @@ impl JobLog {
     fn ended(&mut self, before: &JobState, outcome: Outcome) -> bool {
         if outcome == Outcome::Won {
             let lost = before.lost_in(self.pen.state());
-            self.trash.manifests.extend(lost.into_iter().map(|checkpoint| checkpoint.manifest));
+            self.trash.add_manifests(lost.into_iter().map(|checkpoint| checkpoint.manifest));
         }
         outcome == Outcome::Won
     }
 
     fn reload(&mut self) -> Result<(), StorageError> {
         let ask = self.pen.reload();
-        self.storage.inner.carry_out(&mut self.pen, ask)?;
-        if self.pen.number() == 0 { self.storage.inner.refuse_old_folder() } else { Ok(()) }
+        self.storage.folder.carry_out(&mut self.pen, ask)?;
+        if self.pen.number() == 0 { self.storage.folder.refuse_old_folder() } else { Ok(()) }
     }
 
     /// Makes sure that this writer knows what became of its own entries, and has read the log.
-    pub(super) fn catch_up(&mut self) -> Result<(), StorageError> {
+    fn catch_up(&mut self) -> Result<(), StorageError> {
         self.settle()?;
         if self.pen.is_behind() { self.reload() } else { Ok(()) }
     }
@@ -285,12 +313,12 @@ impl JobLog {
                 return Ok(());
             }
             // One that cannot be read vouches for nothing.
-            if let Ok(references) = self.references_of(checkpoint) {
+            if let Ok(references) = self.references.of(&self.storage, checkpoint) {
                 unknown.retain(|name| !references.contains(name));
             }
         }
-        let inner = &self.storage.inner;
-        let sizes = inner.backend.sizes(unknown.iter().map(|name| inner.file_path(name)).collect())?;
+        let folder = &self.storage.folder;
+        let sizes = folder.backend.sizes(unknown.iter().map(|name| folder.file_path(name)).collect())?;
         match unknown.into_iter().zip(sizes).find(|(_, size)| size.is_none()) {
             Some((file, _)) => Err(StorageError::Dangling { checkpoint: manifest.id(), file }),
             None => Ok(()),

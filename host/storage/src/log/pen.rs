@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use weir_model::Epoch;
 
-use super::entry::{Decision, Entry, LOG_FORMAT, Writer};
+use super::decision::{Decision, Writer};
+use super::entry::{Entry, LOG_FORMAT};
 use super::state::{JobState, Refusal};
 
 /// A request to the store.

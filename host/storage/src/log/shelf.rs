@@ -5,14 +5,14 @@ use object_store::path::Path;
 use super::entry::{Entry, LOG_FORMAT};
 use super::pen::{Answer, Ask, Next, Outcome, Pen};
 use super::state::JobState;
-use crate::job::Inner;
+use crate::folder::JobFolder;
 use crate::layout::{self, EntryName};
 use crate::{StorageError, document};
 
 /// Requests of one operation. It makes less than ten, unless what it would read is gone each time, because newer ones came meanwhile.
 const REQUESTS_MAX: usize = 200;
 
-impl Inner {
+impl JobFolder {
     /// The state after the newest entry.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weir_model::{Attempt, CheckpointId};
 
-use super::entry::{Decision, Owner, StoredCheckpoint, Writer};
+use super::decision::{Decision, Owner, StoredCheckpoint, Writer};
 use crate::manifest::ManifestKind;
 
 /// Leading entries that are never deleted. A writer that is paused before a put finds its number taken unless it sleeps while this

@@ -64,5 +64,5 @@ pub(crate) fn chain_of(manifest: &Manifest) -> Vec<Segment> {
 
 /// Names of all files in the job's `files` folder.
 pub(crate) fn files(storage: &JobStorage) -> BTreeSet<String> {
-    storage.inner.backend.list(&storage.inner.path("files")).unwrap().into_iter().collect()
+    storage.folder.backend.list(&storage.folder.path("files")).unwrap().into_iter().collect()
 }

@@ -23,10 +23,10 @@ use super::prepare::PreparedJob;
 use super::restore::LoadedState;
 use super::sinks::{self, Sinks};
 use super::voice::{Voice, on_lost};
+use crate::context::Shared;
 use crate::executor::{Place, PlaceRole, Seat};
 use crate::network::Outbound;
 use crate::persist::{InstanceKey, Origin, Origins, TaskStart};
-use crate::worker::Shared;
 
 /// A task that is built and not started.
 pub(super) struct BuiltTask {

@@ -18,8 +18,8 @@ use super::life::{Input, Life, Output};
 use super::meters::Meters;
 use super::steps::{Step, StepResult};
 use super::voice::{Voice, on_lost};
+use crate::context::Shared;
 use crate::executor::{Actor, Place, PlaceRole};
-use crate::worker::Shared;
 
 /// One execution on this worker.
 pub(crate) struct Runner {

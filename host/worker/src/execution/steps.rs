@@ -17,7 +17,7 @@ use super::prepare::{PreparedJob, prepare};
 use super::restore::{LoadedState, restore};
 use super::sinks::{self, Sinks};
 use super::voice::Voice;
-use crate::worker::Shared;
+use crate::context::Shared;
 
 /// Something to be done.
 pub(super) enum Step {

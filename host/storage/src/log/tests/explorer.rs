@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::super::entry::{Entry, Writer};
+use super::super::decision::Writer;
+use super::super::entry::Entry;
 use super::super::pen::{Answer, Ask, Next, Outcome, Pen, dispensable};
 use super::{begun, completed, writer};
 

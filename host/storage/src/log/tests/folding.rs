@@ -2,7 +2,7 @@
 
 use weir_model::{Attempt, CheckpointId, Epoch};
 
-use super::super::entry::{Decision, Writer};
+use super::super::decision::{Decision, Writer};
 use super::super::state::{FENCES_MAX, JobState, Refusal};
 use super::{begun, completed, next_checkpoint, owner, writer};
 use crate::ManifestKind;

@@ -127,7 +127,7 @@ pub(crate) fn needed(storage: &JobStorage) -> BTreeSet<String> {
 /// Nothing is stored that nothing needs.
 pub(crate) fn assert_tidy(storage: &JobStorage, when: &str) {
     let list = |folder: &str| -> BTreeSet<String> {
-        storage.inner.backend.list(&storage.inner.path(folder)).unwrap().into_iter().collect()
+        storage.folder.backend.list(&storage.folder.path(folder)).unwrap().into_iter().collect()
     };
     assert_eq!(list("files"), needed(storage), "{when}");
     let named = storage.state().unwrap().checkpoints.into_iter().map(|checkpoint| checkpoint.manifest).collect();

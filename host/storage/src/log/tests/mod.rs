@@ -10,7 +10,7 @@ mod takeover;
 
 use weir_model::{Attempt, CheckpointId, Epoch};
 
-use super::entry::{Decision, Owner, StoredCheckpoint, Writer};
+use super::decision::{Decision, Owner, StoredCheckpoint, Writer};
 use super::state::JobState;
 use crate::ManifestKind;
 

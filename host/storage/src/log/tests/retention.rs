@@ -26,7 +26,7 @@ fn s142_a_completed_checkpoint_costs_its_files_and_two_requests() {
         let deleted = faulty.requests() - before;
         assert!(deleted <= 2 + 4 + DELETED_AT_ONCE, "{deleted} requests to delete one checkpoint");
     }
-    let entries_left = job.storage.inner.entry_numbers(0).unwrap().len() as u64;
+    let entries_left = job.storage.folder.entry_numbers(0).unwrap().len() as u64;
     assert!(entries_left <= TAIL + DELETED_AT_ONCE + 2, "{entries_left} entries are left");
     assert_tidy(&job.storage, "all that was forgotten is gone");
 }
@@ -38,7 +38,7 @@ fn s142_the_log_is_bounded_also_for_a_job_that_restarts_for_ever() {
         let mut job = Job::over(&store, 1);
         job.checkpoint(b"x").unwrap();
     }
-    let entries = over(&store).inner.entry_numbers(0).unwrap().len() as u64;
+    let entries = over(&store).folder.entry_numbers(0).unwrap().len() as u64;
     assert!(entries <= 256 + TAIL + DELETED_AT_ONCE, "{entries}");
 }
 
@@ -53,7 +53,7 @@ fn s142_the_log_is_bounded_also_for_a_coordinator_that_has_taken_over() {
         job.checkpoint(b"x").unwrap();
         job.log.delete_trash();
     }
-    let entries = over(&store).inner.entry_numbers(0).unwrap().len() as u64;
+    let entries = over(&store).folder.entry_numbers(0).unwrap().len() as u64;
     assert!(entries <= TAIL + DELETED_AT_ONCE + 3, "{entries}");
 }
 
