@@ -51,16 +51,7 @@ fn job(workers: usize, subtasks: usize) -> JobSpec {
              [[sink]]\nid = \"out{n}\"\nconnector = \"x\"\ninput = \"count{n}\"\n"
         );
     }
-    JobSpec {
-        file: "scale.toml".to_owned(),
-        text,
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: String::new(),
-        dead_letters: String::new(),
-        allow_repeated_output: false,
-        components: BTreeMap::new(),
-    }
+    JobSpec::new("scale.toml", &text)
 }
 
 fn segment(file: &str, number: u64) -> Segment {

@@ -539,14 +539,5 @@ impl World {
 
 /// A job as somebody submits it.
 pub(crate) fn spec(scenario: &Scenario, edition: &Edition) -> JobSpec {
-    JobSpec {
-        file: "sim.toml".to_owned(),
-        text: scenario.job_file(edition),
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: String::new(),
-        dead_letters: String::new(),
-        allow_repeated_output: false,
-        components: BTreeMap::new(),
-    }
+    JobSpec::new("sim.toml", &scenario.job_file(edition))
 }

@@ -50,7 +50,7 @@ pub struct Config {
 /// What the coordinator is told. Answers of another attempt, and about ids it no longer waits for, are harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Time has passed; due at [`Coordinator::deadline_ms`].
+    /// Time has passed; due at [`CheckpointMachine::deadline_ms`].
     Tick,
     /// Take a last checkpoint at which the sources stop, then be done. No other is started meanwhile; it is retried until
     /// the failures are too many.
@@ -184,7 +184,7 @@ pub struct Completed {
 
 /// The machine. See the module's documentation.
 #[derive(Clone, Debug)]
-pub struct Coordinator {
+pub struct CheckpointMachine {
     config: Config,
     attempt: Attempt,
     next_id: CheckpointId,
@@ -204,12 +204,12 @@ pub struct Coordinator {
     over: bool,
 }
 
-impl Coordinator {
+impl CheckpointMachine {
     /// A machine for one attempt with tasks `0..tasks`. `next_id` must be greater than any id used before, also of aborted ones. The first
     /// periodic checkpoint starts one interval from now.
-    pub fn new(config: Config, attempt: Attempt, tasks: usize, next_id: CheckpointId, now_ms: u64) -> Coordinator {
+    pub fn new(config: Config, attempt: Attempt, tasks: usize, next_id: CheckpointId, now_ms: u64) -> CheckpointMachine {
         debug_assert!(tasks > 0, "a job without tasks");
-        Coordinator {
+        CheckpointMachine {
             schedule: Schedule::new(config.interval_ms, config.min_pause_ms, now_ms),
             config,
             attempt,

@@ -1,4 +1,4 @@
-//! Coordinator and aligners together: whole jobs under seeded random schedules, with failures.
+//! The machine of checkpoints and aligners together: whole jobs under seeded random schedules, with failures.
 //!
 //! A job is a random graph of tasks. Every channel and every path of messages is a queue; which of them moves next, when time
 //! passes, what fails and when somebody asks for a stop is random. What must hold is checked on the way (files, order of
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use weir_model::Attempt;
 
 use crate::align::Mode;
-use crate::coordinator::CompletionKind;
+use crate::machine::CompletionKind;
 use attempt::{Execution, Outcome, Start};
 use graph::Graph;
 use random::Random;

@@ -19,16 +19,7 @@ const KEYED: &str = "[job]\nname = \"j\"\nparallelism = 2\n[[source]]\nid = \"in
 
 fn keyed_spec() -> JobSpec {
     let pin = ComponentPin { digest: Digest([7; 32]), name: "op@1.0.0".to_owned() };
-    JobSpec {
-        file: "j.toml".to_owned(),
-        text: KEYED.to_owned(),
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: "/jobs".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
-        components: [("op@1.0.0".to_owned(), pin)].into(),
-    }
+    JobSpec { job_dir: "/jobs".to_owned(), components: [("op@1.0.0".to_owned(), pin)].into(), ..JobSpec::new("j.toml", KEYED) }
 }
 
 /// Tasks 0 and 1 read, 2 and 3 run operator and sink; a has the first of each, b the second.

@@ -28,16 +28,7 @@ fn submission(name: &str) -> JobSubmission {
         "[job]\nname = \"{name}\"\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\n\
          input = \"in\"\n"
     );
-    let spec = JobSpec {
-        file: format!("{name}.toml"),
-        text,
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: "/jobs".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
-        components: BTreeMap::new(),
-    };
+    let spec = JobSpec { job_dir: "/jobs".to_owned(), ..JobSpec::new(&format!("{name}.toml"), &text) };
     JobSubmission { spec, fresh: false, allow_dropped_state: false }
 }
 

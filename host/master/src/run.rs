@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_checkpoint::align::DeclineReason;
-use weir_checkpoint::coordinator::{AbortReason, Action, CompletionKind, Config, Coordinator, Event};
+use weir_checkpoint::machine::{AbortReason, Action, CheckpointMachine, CompletionKind, Config, Event};
 use weir_model::{BarrierKind, CheckpointId, TaskId};
 use weir_plan::{CheckpointMode, Job};
 use weir_protocol::manifest::{Header, assemble};
@@ -62,7 +62,7 @@ enum Rescale {
 /// A running execution, as its master knows it.
 pub(crate) struct Run {
     pub(crate) deployed: Deployed,
-    checkpoints: Coordinator,
+    checkpoints: CheckpointMachine,
     meters: Meters,
     acknowledgements: BTreeMap<CheckpointId, Vec<Acknowledgement>>,
     triggered: BTreeMap<CheckpointId, Triggered>,
@@ -84,7 +84,7 @@ impl Run {
         let tasks = deployed.topology.tasks();
         let attempt = deployed.id.attempt;
         Run {
-            checkpoints: Coordinator::new(config(&deployed.job), attempt, tasks, first_checkpoint, now_ms),
+            checkpoints: CheckpointMachine::new(config(&deployed.job), attempt, tasks, first_checkpoint, now_ms),
             meters: Meters::new(attempt, now_ms),
             deployed,
             acknowledgements: BTreeMap::new(),

@@ -54,6 +54,20 @@ impl std::fmt::Debug for JobSpec {
 }
 
 impl JobSpec {
+    /// A job file and nothing else: no flags, variables or components. Relative paths start at the root.
+    pub fn new(file: &str, text: &str) -> JobSpec {
+        JobSpec {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            overrides: Vec::new(),
+            environment: BTreeMap::new(),
+            job_dir: "/".to_owned(),
+            dead_letters: "/dead".to_owned(),
+            allow_repeated_output: false,
+            components: BTreeMap::new(),
+        }
+    }
+
     /// Reads and checks the job file, and adds the sink for dead letters. The same everywhere.
     ///
     /// # Errors
@@ -96,14 +110,8 @@ mod tests {
     fn s138_names_of_variables_stand_where_their_values_were() {
         let environment = [("PART", "hunter"), ("PASSWORD", "hunter2ü"), ("NAMES", "PASSWORD"), ("N", "8")];
         let spec = JobSpec {
-            file: String::new(),
-            text: String::new(),
-            overrides: Vec::new(),
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-            job_dir: String::new(),
-            dead_letters: String::new(),
-            components: BTreeMap::new(),
-            allow_repeated_output: false,
+            ..JobSpec::new("", "")
         };
         for (text, covered) in [
             ("cannot open /d/hunter2ü/8: ühunter", "cannot open /d/${PASSWORD}/8: ü${PART}"),

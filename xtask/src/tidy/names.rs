@@ -20,7 +20,7 @@ const KNOWN: &[&str] = &[
     "host/api/src/paced.rs",
     "host/api/src/routes.rs",
     "host/api/src/tls.rs",
-    "host/checkpoint/src/coordinator.rs",
+    "host/checkpoint/src/machine.rs",
     "host/connectors/src/api.rs",
     "host/coordinator/src/master/storekeeper.rs",
     "host/master/src/deploy.rs",

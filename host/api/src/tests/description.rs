@@ -118,14 +118,10 @@ fn problems(document: &Value, schema: &Value, value: &Value, place: &str) -> Vec
 fn it_has_the_fields_that_there_are() {
     let document = document();
     let spec = JobSpec {
-        file: "f".to_owned(),
-        text: "t".to_owned(),
         overrides: vec![("k".to_owned(), "v".to_owned())],
         environment: [("HOME".to_owned(), "/root".to_owned())].into(),
-        job_dir: "/".to_owned(),
-        dead_letters: "/d".to_owned(),
-        allow_repeated_output: false,
         components: [("a@1".to_owned(), ComponentPin { digest: digest_of(b"a"), name: "a@1".to_owned() })].into(),
+        ..JobSpec::new("f", "t")
     };
     let cluster = ClusterStatus {
         cluster: "c".to_owned(),

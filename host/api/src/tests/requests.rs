@@ -60,14 +60,9 @@ fn bytes_without_a_name_must_have_the_digest_they_are_pushed_under() {
 fn jobs_live_and_are_forgotten() {
     let world = World::new();
     let spec = JobSpec {
-        file: "my job/1".to_owned(),
-        text: "[job]".to_owned(),
         overrides: vec![("a.b".to_owned(), "c".to_owned())],
-        environment: Default::default(),
         job_dir: "/jobs".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
-        components: Default::default(),
+        ..JobSpec::new("my job/1", "[job]")
     };
     let submission = serde_json::to_vec(&JobSubmission { spec, fresh: true, allow_dropped_state: false }).unwrap();
     let (status, body) = world.ask("POST", "/api/v1/jobs", JSON, &submission);

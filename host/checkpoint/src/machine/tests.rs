@@ -17,13 +17,13 @@ fn config() -> Config {
 }
 
 struct Driver {
-    coordinator: Coordinator,
+    coordinator: CheckpointMachine,
     tasks: u32,
 }
 
 impl Driver {
     fn new(config: Config, tasks: u32) -> Driver {
-        Driver { coordinator: Coordinator::new(config, ATTEMPT, tasks as usize, CheckpointId(FIRST), 0), tasks }
+        Driver { coordinator: CheckpointMachine::new(config, ATTEMPT, tasks as usize, CheckpointId(FIRST), 0), tasks }
     }
 
     fn tell(&mut self, now_ms: u64, event: Event) -> Vec<Action> {

@@ -10,7 +10,7 @@ use super::graph::Graph;
 use super::random::Random;
 use super::store::{State, Store};
 use crate::align::{self, Aligner, DeclineReason, Mode};
-use crate::coordinator::{AbortReason, Action, CompletionKind, Config, Coordinator, Event};
+use crate::machine::{AbortReason, Action, CheckpointMachine, CompletionKind, Config, Event};
 
 /// Far beyond what any run needs.
 const STEPS_MAX: usize = 200_000;
@@ -80,7 +80,7 @@ pub(super) struct Execution<'a> {
     attempt: Attempt,
     faults: u64,
     now_ms: u64,
-    coordinator: Coordinator,
+    coordinator: CheckpointMachine,
     tasks: Vec<Task>,
     channels: Vec<Channel>,
     to_task: Vec<VecDeque<align::Event>>,
@@ -141,7 +141,7 @@ impl<'a> Execution<'a> {
             attempt: start.attempt,
             faults: start.faults,
             now_ms: 0,
-            coordinator: Coordinator::new(config, start.attempt, count, store.next_id(), 0),
+            coordinator: CheckpointMachine::new(config, start.attempt, count, store.next_id(), 0),
             tasks: (0..count).map(task).collect(),
             channels: graph.edges.iter().map(|edge| Channel::new(edge.input, random.percent(50))).collect(),
             to_task: vec![VecDeque::new(); count],

@@ -1,7 +1,5 @@
 //! All orders in which workers come back, and everything that can be wrong with one of them.
 
-use std::collections::BTreeMap;
-
 use weir_model::{Attempt, CheckpointId};
 use weir_protocol::{Failure, FailureKind, JobSpec, Placement, Prepare, WorkerAddress};
 
@@ -17,16 +15,7 @@ fn execution(attempt: u64) -> Execution {
 fn takeover() -> Takeover {
     let text = "[job]\nname = \"j\"\nparallelism = 4\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[sink]]\nid = \"out\"\n\
                 connector = \"blackhole\"\nparallelism = 2\ninput = { from = \"in\", exchange = \"rebalance\" }\n";
-    let spec = JobSpec {
-        file: "j.toml".to_owned(),
-        text: text.to_owned(),
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: "/".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
-        components: BTreeMap::new(),
-    };
+    let spec = JobSpec::new("j.toml", text);
     let address = |worker: &&str| WorkerAddress { worker: (*worker).to_owned(), address: String::new() };
     let prepare = Prepare {
         execution: execution(3),

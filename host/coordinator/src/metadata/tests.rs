@@ -15,14 +15,11 @@ use crate::ServeError;
 fn record() -> JobRecord {
     JobRecord {
         spec: JobSpec {
-            file: "j.toml".to_owned(),
-            text: "[job]".to_owned(),
             overrides: vec![("job.parallelism".to_owned(), "3".to_owned())],
             environment: [("A".to_owned(), "b".to_owned())].into(),
             job_dir: "dir".to_owned(),
             dead_letters: "dead".to_owned(),
-            allow_repeated_output: false,
-            components: Default::default(),
+            ..JobSpec::new("j.toml", "[job]")
         },
         fresh: true,
         allow_dropped_state: false,

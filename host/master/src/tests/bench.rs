@@ -23,16 +23,7 @@ pub(super) fn spec() -> JobSpec {
     let text = "[job]\nname = \"j\"\nparallelism = 2\n[job.checkpoint]\ninterval = \"1s\"\ntimeout = \"10s\"\n[job.restart]\n\
                 strategy = \"fixed\"\ndelay = \"10ms\"\nattempts = 5\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[sink]]\n\
                 id = \"out\"\nconnector = \"blackhole\"\ninput = \"in\"\n";
-    JobSpec {
-        file: "j.toml".to_owned(),
-        text: text.to_owned(),
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: "/".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
-        components: BTreeMap::new(),
-    }
+    JobSpec::new("j.toml", text)
 }
 
 /// What a test wants of the job.

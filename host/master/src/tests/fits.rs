@@ -18,16 +18,7 @@ const OPERATOR: &str = "\
 const SINK: &str = "[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
 
 fn spec(inputs: &str) -> JobSpec {
-    JobSpec {
-        file: "j.toml".to_owned(),
-        text: format!("{OPERATOR}{inputs}\n{SINK}"),
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: "/".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
-        components: BTreeMap::new(),
-    }
+    JobSpec::new("j.toml", &format!("{OPERATOR}{inputs}\n{SINK}"))
 }
 
 /// A checkpoint of the job with these inputs, in which rows are in flight from `from` to `op`.

@@ -1,6 +1,5 @@
 //! A real coordinator and the real network on loopback; a worker that only notes what it is told.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -167,14 +166,9 @@ fn job_of(digest: Digest) -> JobSubmission {
     let text = "[job]\nname = \"j\"\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[operator]]\nid = \"op\"\ncomponent = \"op@1.0.0\"\n\
                 input = \"in\"\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
     let spec = JobSpec {
-        file: "j.toml".to_owned(),
-        text: text.to_owned(),
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
         job_dir: "/jobs".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
         components: [("op@1.0.0".to_owned(), ComponentPin { digest, name: "op@1.0.0".to_owned() })].into(),
+        ..JobSpec::new("j.toml", text)
     };
     JobSubmission { spec, fresh: false, allow_dropped_state: false }
 }

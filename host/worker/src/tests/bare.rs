@@ -191,16 +191,7 @@ fn execution(attempt: u64) -> Execution {
 fn prepare(storage: &str, attempt: u64) -> Box<Prepare> {
     let text = "[job]\nname = \"j\"\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[sink]]\nid = \"out\"\n\
                 connector = \"blackhole\"\ninput = \"in\"\n";
-    let spec = JobSpec {
-        file: "j.toml".to_owned(),
-        text: text.to_owned(),
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: "/".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
-        components: BTreeMap::new(),
-    };
+    let spec = JobSpec::new("j.toml", text);
     let worker = WorkerAddress { worker: "a".to_owned(), address: String::new() };
     Box::new(Prepare {
         execution: execution(attempt),

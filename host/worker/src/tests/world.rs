@@ -169,14 +169,10 @@ impl World {
         let components =
             BTreeMap::from([("count".to_owned(), pin(COUNT, "count")), ("count2".to_owned(), pin(COUNT_2, "count2"))]);
         let spec = JobSpec {
-            file: start.file,
-            text: job.to_owned(),
-            overrides: Vec::new(),
-            environment: BTreeMap::new(),
-            job_dir: "/".to_owned(),
             dead_letters: "dead-letters".to_owned(),
             allow_repeated_output: start.allow_repeated_output,
             components,
+            ..JobSpec::new(&start.file, job)
         };
         let settings = MasterJob {
             spec,

@@ -87,7 +87,7 @@ pub(super) const GUARDS: &[Guard] = &[
     Guard {
         name: "every task acknowledges",
         keeps: "a checkpoint is complete without the part of a task",
-        file: "host/checkpoint/src/coordinator/pending.rs",
+        file: "host/checkpoint/src/machine/pending.rs",
         holds: "        self.count == self.members.len()",
         without: "        self.count + 1 >= self.members.len()",
         profile: "S20Kills",

@@ -128,16 +128,7 @@ pub(super) fn job(name: &str, parallelism: u32) -> JobSubmission {
         "[job]\nname = \"{name}\"\nparallelism = {parallelism}\n[job.checkpoint]\ninterval = \"20ms\"\n[job.restart]\nstrategy = \"fixed\"\n\
          delay = \"1ms\"\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"in\"\n"
     );
-    let spec = JobSpec {
-        file: format!("{name}.toml"),
-        text,
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: "/jobs".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
-        components: BTreeMap::new(),
-    };
+    let spec = JobSpec { job_dir: "/jobs".to_owned(), ..JobSpec::new(&format!("{name}.toml"), &text) };
     JobSubmission { spec, fresh: false, allow_dropped_state: false }
 }
 

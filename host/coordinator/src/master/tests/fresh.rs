@@ -27,16 +27,7 @@ struct World {
 pub(super) fn spec(file: &str) -> JobSpec {
     let text = "[job]\nname = \"j\"\n[[source]]\nid = \"in\"\nconnector = \"generator\"\n[[sink]]\nid = \"out\"\n\
                 connector = \"blackhole\"\ninput = \"in\"\n";
-    JobSpec {
-        file: file.to_owned(),
-        text: text.to_owned(),
-        overrides: Vec::new(),
-        environment: BTreeMap::new(),
-        job_dir: "/".to_owned(),
-        dead_letters: "/dead".to_owned(),
-        allow_repeated_output: false,
-        components: BTreeMap::new(),
-    }
+    JobSpec::new(file, text)
 }
 
 impl World {
