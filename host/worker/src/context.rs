@@ -9,7 +9,7 @@ use weir_task::CallRows;
 use crate::WorkerOptions;
 
 /// What all executions of a worker share.
-pub(crate) struct Shared {
+pub(crate) struct WorkerContext {
     pub(crate) options: WorkerOptions,
     pub(crate) call_rows: KnownCalls,
 }

@@ -10,7 +10,7 @@ use weir_protocol::panics::caught;
 use weir_protocol::{Command, Execution, Report, Running, WorkerProgress};
 
 use crate::WorkerOptions;
-use crate::context::{KnownCalls, Shared};
+use crate::context::{KnownCalls, WorkerContext};
 use crate::execution::{Panic, Runner, Trouble};
 
 /// How long [`Worker::shutdown`] waits for what does not end by itself. Short: a person has asked for the end of the process, and what is
@@ -23,7 +23,7 @@ const STUCK_AFTER: Duration = Duration::from_millis(EXECUTION_END_MS_MAX);
 /// A worker. Cheap to clone; all clones are the same worker.
 #[derive(Clone)]
 pub struct Worker {
-    shared: Arc<Shared>,
+    context: Arc<WorkerContext>,
     executions: Arc<Mutex<BTreeMap<Execution, Arc<Runner>>>>,
     /// What was ended without being told to, until a coordinator knows.
     ended: Arc<Mutex<BTreeMap<Execution, Running>>>,
@@ -33,7 +33,7 @@ impl Worker {
     /// A worker that runs nothing yet.
     pub fn new(options: WorkerOptions) -> Worker {
         Worker {
-            shared: Arc::new(Shared { options, call_rows: KnownCalls::default() }),
+            context: Arc::new(WorkerContext { options, call_rows: KnownCalls::default() }),
             executions: Arc::default(),
             ended: Arc::default(),
         }
@@ -56,7 +56,8 @@ impl Worker {
             match (executions.get(&execution), &command) {
                 // A trial, whose number is used again, while an earlier one takes its time to end. It would wait for an answer for ever.
                 (Some(_), Command::Prepare(_)) => {
-                    let reason = format!("worker {} still ends an earlier trial of the job; try again", self.shared.options.name);
+                    let reason =
+                        format!("worker {} still ends an earlier trial of the job; try again", self.context.options.name);
                     return self.refuse(execution, Trouble::transient(reason));
                 }
                 (Some(runner), _) => runner.clone(),
@@ -64,13 +65,13 @@ impl Worker {
                     if let Err(trouble) = self.check_room(&execution, &executions) {
                         return self.refuse(execution, trouble);
                     }
-                    let runner = Runner::new(self.shared.clone(), prepare);
+                    let runner = Runner::new(self.context.clone(), prepare);
                     executions.insert(execution, runner.clone());
                     runner
                 }
                 // It was never begun here, or is over: the answer is the same.
                 (None, Command::Cancel { .. }) => {
-                    return self.shared.options.reports.report(Report::Ended { execution, progress: Box::default() });
+                    return self.context.options.reports.report(Report::Ended { execution, progress: Box::default() });
                 }
                 (None, command) => return tracing::debug!(%execution, ?command, "told about an execution that is over"),
             }
@@ -94,14 +95,14 @@ impl Worker {
         Err(Trouble::transient(format!(
             "worker {} still has {} of {whose} earlier attempts, which do not end: {execution} {}; they end once what they wait for answers \
              (a network folder, a store, a pipe), or with the worker's process",
-            self.shared.options.name,
+            self.context.options.name,
             held.len(),
             runner.what()
         )))
     }
 
     fn refuse(&self, execution: Execution, Trouble(failure): Trouble) {
-        self.shared.options.reports.report(Report::Failed { execution, failure });
+        self.context.options.reports.report(Report::Failed { execution, failure });
     }
 
     /// Time has passed: whoever drives the worker says so a few times a second.

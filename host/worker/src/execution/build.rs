@@ -23,7 +23,7 @@ use super::prepare::PreparedJob;
 use super::restore::LoadedState;
 use super::sinks::{self, Sinks};
 use super::voice::{Voice, on_lost};
-use crate::context::Shared;
+use crate::context::WorkerContext;
 use crate::executor::{Place, PlaceRole, Seat};
 use crate::network::Outbound;
 use crate::persist::{InstanceKey, Origin, Origins, TaskStart};
@@ -48,7 +48,7 @@ pub(super) struct Built {
 /// What tasks are built from. What was restored is taken out piece by piece.
 struct Builder<'a> {
     job: &'a PreparedJob,
-    shared: &'a Shared,
+    context: &'a WorkerContext,
     voice: &'a Arc<Voice>,
     loaded: LoadedState,
 }
@@ -56,19 +56,19 @@ struct Builder<'a> {
 /// Builds the tasks. The sinks have committed what the checkpoint holds for them.
 pub(super) fn build(
     job: &PreparedJob,
-    shared: &Shared,
+    context: &WorkerContext,
     voice: &Arc<Voice>,
     loaded: LoadedState,
     sinks: Sinks,
 ) -> Result<Built, Trouble> {
-    let (persist, mut lanes) = PersistLanes::new(&job.storage, voice, &shared.options, starts(job, &loaded));
-    let (commit, committing) = CommitLanes::new(voice, &shared.options, &persist, sinks::by_task(job, sinks));
+    let (persist, mut lanes) = PersistLanes::new(&job.storage, voice, &context.options, starts(job, &loaded));
+    let (commit, committing) = CommitLanes::new(voice, &context.options, &persist, sinks::by_task(job, sinks));
     lanes.extend(committing);
     let metrics = loaded.metrics.clone();
-    let mut builder = Builder { job, shared, voice, loaded };
+    let mut builder = Builder { job, context, voice, loaded };
     let seats: BTreeMap<TaskId, Box<dyn Seat>> = job.tasks.iter().map(|&id| (id, builder.seat(id))).collect();
     let mut channels = Channels::new(&job.job, &job.topology, &job.message.placement, &seats);
-    if let Some(network) = shared.options.network.as_deref().filter(|_| !channels.inbound.is_empty()) {
+    if let Some(network) = context.options.network.as_deref().filter(|_| !channels.inbound.is_empty()) {
         let inbound = std::mem::take(&mut channels.inbound);
         network.expect(voice.execution(), inbound, on_lost(voice)).map_err(Trouble::transient)?;
     }
@@ -80,7 +80,7 @@ pub(super) fn build(
         let (task, handle) = Task::build(spec).map_err(|error| Trouble::from(&error))?;
         tasks.push(BuiltTask { task, handle, seat });
     }
-    let meters = Meters { tasks: counts, metrics, network: shared.options.network.clone() };
+    let meters = Meters { tasks: counts, metrics, network: context.options.network.clone() };
     Ok(Built { tasks, persist, commit, lanes, outbound: channels.outbound, meters })
 }
 
@@ -119,7 +119,11 @@ fn origin(job: &PreparedJob, channel: &weir_plan::ChannelSpec) -> Origin {
 impl Builder<'_> {
     fn seat(&self, task: TaskId) -> Box<dyn Seat> {
         let name = self.job.topology.name(task);
-        self.shared.options.executor.seat(&Place { execution: self.voice.execution().clone(), role: PlaceRole::Task(task), name })
+        self.context.options.executor.seat(&Place {
+            execution: self.voice.execution().clone(),
+            role: PlaceRole::Task(task),
+            name,
+        })
     }
 
     fn task(&mut self, id: TaskId, ports: Ports, persist: &PersistLanes) -> Result<(TaskSpec, TaskMeter), Trouble> {
@@ -157,7 +161,7 @@ impl Builder<'_> {
             wake,
             outlet: persist.outlet(),
             stats,
-            clock: self.shared.options.executor.clock(),
+            clock: self.context.options.executor.clock(),
         };
         Ok((spec, meter))
     }
@@ -214,7 +218,7 @@ impl Builder<'_> {
                     instances: self.division(vertex, subtask),
                     restored: self.loaded.instances.remove(&(vertex, subtask)).unwrap_or_default(),
                     after_end: self.after_end(vertex),
-                    call_rows: self.shared.call_rows.of(&job.name, &described.uid),
+                    call_rows: self.context.call_rows.of(&job.name, &described.uid),
                 };
                 let on_reject = match spec.on_error {
                     OnError::Fail => OnReject::Fail,

@@ -18,12 +18,12 @@ use super::life::{Input, Life, Output};
 use super::meters::Meters;
 use super::steps::{Step, StepResult};
 use super::voice::{Voice, on_lost};
-use crate::context::Shared;
+use crate::context::WorkerContext;
 use crate::executor::{Actor, Place, PlaceRole};
 
 /// One execution on this worker.
 pub(crate) struct Runner {
-    shared: Arc<Shared>,
+    context: Arc<WorkerContext>,
     voice: Arc<Voice>,
     life: Mutex<Life>,
     meters: Mutex<Option<Meters>>,
@@ -33,11 +33,11 @@ pub(crate) struct Runner {
 
 impl Runner {
     /// An execution that has not begun.
-    pub(crate) fn new(shared: Arc<Shared>, prepare: &Prepare) -> Arc<Runner> {
-        let tasks = prepare.placement.tasks_of(&shared.options.name);
-        let voice = Arc::new(Voice::new(prepare.execution.clone(), tasks, shared.options.reports.clone()));
+    pub(crate) fn new(context: Arc<WorkerContext>, prepare: &Prepare) -> Arc<Runner> {
+        let tasks = prepare.placement.tasks_of(&context.options.name);
+        let voice = Arc::new(Voice::new(prepare.execution.clone(), tasks, context.options.reports.clone()));
         let life = Mutex::new(Life::new(prepare.execution.clone()));
-        Arc::new(Runner { shared, voice, life, meters: Mutex::default(), is_over: Mutex::new(false), over: Condvar::new() })
+        Arc::new(Runner { context, voice, life, meters: Mutex::default(), is_over: Mutex::new(false), over: Condvar::new() })
     }
 
     /// Takes a command. Returns at once.
@@ -99,7 +99,7 @@ impl Runner {
     }
 
     fn now(&self) -> Duration {
-        self.shared.options.executor.clock().now()
+        self.context.options.executor.clock().now()
     }
 
     fn hear(self: &Arc<Self>, input: Input) {
@@ -127,7 +127,7 @@ impl Runner {
             Output::Start(seated) => return self.start(seated),
             Output::Connect(outbound) if outbound.is_empty() => {}
             Output::Connect(outbound) => {
-                if let Some(network) = &self.shared.options.network
+                if let Some(network) = &self.context.options.network
                     && let Err(reason) = network.connect(self.voice.execution(), outbound, on_lost(&self.voice))
                 {
                     self.voice.failed(Trouble::transient(reason));
@@ -135,7 +135,7 @@ impl Runner {
             }
             Output::Measure(meters) => *self.meters.lock() = Some(meters),
             Output::Started => self.voice.started(),
-            Output::Say(report) => self.shared.options.reports.report(report),
+            Output::Say(report) => self.context.options.reports.report(report),
             Output::Fail(trouble) => self.voice.failed(trouble),
             Output::GiveUp(what) => {
                 let execution = self.voice.execution();
@@ -157,10 +157,10 @@ impl Runner {
         let is_discard = matches!(step, Step::Discard(_));
         let runner = self.clone();
         let body = move || {
-            let result = step.carry_out(&runner.shared, &runner.voice);
+            let result = step.carry_out(&runner.context, &runner.voice);
             runner.hear_from_afar(Input::StepEnded(result));
         };
-        let error = self.shared.options.executor.run(&place, Box::new(body)).err()?;
+        let error = self.context.options.executor.run(&place, Box::new(body)).err()?;
         Some(Input::StepEnded(if is_discard {
             Ok(StepResult::Discarded)
         } else {
@@ -183,7 +183,7 @@ impl Runner {
     fn say_ended(&self) {
         let progress = Box::new(self.progress().unwrap_or_default());
         let execution: &Execution = self.voice.execution();
-        if let Some(network) = &self.shared.options.network {
+        if let Some(network) = &self.context.options.network {
             network.close(execution);
         }
         self.voice.say(|execution| Report::Ended { execution, progress });

@@ -17,7 +17,7 @@ use super::prepare::{PreparedJob, prepare};
 use super::restore::{LoadedState, restore};
 use super::sinks::{self, Sinks};
 use super::voice::Voice;
-use crate::context::Shared;
+use crate::context::WorkerContext;
 
 /// Something to be done.
 pub(super) enum Step {
@@ -63,13 +63,13 @@ impl Step {
     }
 
     /// Does it, for as long as it takes. A panic is a failure.
-    pub(super) fn carry_out(self, shared: &Shared, voice: &Arc<Voice>) -> Result<StepResult, Trouble> {
-        let done = caught(|| self.try_carry_out(shared, voice));
+    pub(super) fn carry_out(self, context: &WorkerContext, voice: &Arc<Voice>) -> Result<StepResult, Trouble> {
+        let done = caught(|| self.try_carry_out(context, voice));
         done.unwrap_or_else(|panic| Err(Panic("the worker's part of the job", &panic).into()))
     }
 
-    fn try_carry_out(self, shared: &Shared, voice: &Arc<Voice>) -> Result<StepResult, Trouble> {
-        let options = &shared.options;
+    fn try_carry_out(self, context: &WorkerContext, voice: &Arc<Voice>) -> Result<StepResult, Trouble> {
+        let options = &context.options;
         Ok(match self {
             Step::Prepare(message) => {
                 let job = prepare(options, *message)?;
@@ -96,7 +96,7 @@ impl Step {
             }
             Step::Build { job, loaded, mut sinks } => {
                 sinks::settle(&job, &mut sinks, voice)?;
-                StepResult::Built(Box::new(build(&job, shared, voice, *loaded, sinks)?))
+                StepResult::Built(Box::new(build(&job, context, voice, *loaded, sinks)?))
             }
             Step::Discard(what) => {
                 drop(what);

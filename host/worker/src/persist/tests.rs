@@ -14,7 +14,7 @@ use weir_model::{Attempt, Batch, CheckpointId, InstanceId, KeyGroupRange, TaskId
 use weir_plan::Exchange;
 use weir_protocol::Acknowledgement;
 use weir_sandbox::{
-    Component, HostEvents, Instance, InstanceLimits, LogLevel, OperatorContext, Sandbox, SandboxOptions, Template,
+    Component, EmittedRows, HostEvents, Instance, InstanceLimits, LogLevel, OperatorContext, Sandbox, SandboxOptions, Template,
 };
 use weir_storage::{JobStorage, Segment};
 use weir_task::{CapturedState, InFlight, InFlightSource, SinkPrepare, SnapshotPart, TaskState};
@@ -73,7 +73,7 @@ impl Bench {
     fn count(&mut self, rows: usize) {
         let mut batch = Batch::default();
         (0..rows).for_each(|_| batch.push(0, b"", b""));
-        self.instance.process(0, batch.view(), &mut Vec::new()).unwrap();
+        self.instance.process(0, batch.view(), &mut EmittedRows::new()).unwrap();
     }
 
     /// Hands a whole snapshot over, with a capture of the instance.
@@ -128,9 +128,10 @@ impl Bench {
     fn restored(&self, chain: &[Segment]) -> u64 {
         let images: Vec<_> = chain.iter().map(|segment| self.storage.read(segment).unwrap()).collect();
         let images: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
-        let mut emitted = Vec::new();
+        let mut emitted = EmittedRows::new();
         Instance::restore(&self.template, &images).unwrap().finish(&mut emitted).unwrap();
-        std::str::from_utf8(emitted[0].rows.values.get(0)).unwrap().parse().unwrap()
+        let (_, rows) = emitted.entries().next().unwrap();
+        std::str::from_utf8(rows.values.get(0)).unwrap().parse().unwrap()
     }
 }
 
