@@ -70,6 +70,10 @@ pub(crate) fn execute(args: Args, global: &Global, native: &Native) -> anyhow::R
         list(&Client::new(cluster.target_or_local(global)?)?, global)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // First of all, before there is anything that the keeper would have a copy of.
+    if let Err(error) = weir_sandbox::keep_memory_past_the_end() {
+        tracing::debug!("the end of this process will be noticed a little later: {error}");
+    }
     let (listening, advertise) = addresses(&args)?;
     let (connectors, storages) = files(&args)?;
     let sandbox = sandbox::start(&args.memory, global)?;

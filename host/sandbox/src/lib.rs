@@ -46,7 +46,7 @@ pub use image::{Capture, ImageError, merge};
 pub use instance::{Instance, Rejection};
 pub use intake::{Inspection, IntakeError, MemoryInfo, SnapshotKind, Tool};
 pub use limits::InstanceLimits;
-pub use memory::{Tracking, TrackingInUse};
+pub use memory::{Tracking, TrackingInUse, keep_memory_past_the_end};
 pub use reports::HostEvents;
 pub use sandbox::Sandbox;
 pub use template::Template;

@@ -4,12 +4,14 @@
 #![allow(unsafe_code, reason = "mappings, page tables and the kernel's interfaces to them; see each SAFETY comment")]
 
 mod creator;
+mod keeper;
 mod pages;
 mod region;
 mod sealed;
 mod tracker;
 
 pub(crate) use creator::{Creator, Start, with_plan};
+pub use keeper::keep_memory_past_the_end;
 pub(crate) use pages::{PageSet, Run};
 pub(crate) use region::Region;
 pub(crate) use sealed::{SealedBuilder, SealedMemory};
