@@ -179,10 +179,7 @@ impl Work {
                 Ok(*section < rows.sections_len())
             }
             Work::Advance { watermark, slot } => chain.advance_some(FIRST, slot, *watermark),
-            Work::Idle => {
-                chain.send_to_all(&Frame::Idle);
-                Ok(false)
-            }
+            Work::Idle => chain.send_idle().map(|()| false),
             Work::Finish { slot } => chain.finish_some(FIRST, slot),
             Work::End { .. } => Ok(false),
         }

@@ -32,7 +32,7 @@ pub(crate) fn head(spec: HeadSpec, clock: &Arc<dyn Clock>) -> Result<(Head, usiz
 /// A node of a chain, with the instances of a checkpoint in place.
 pub(crate) fn node(spec: NodeSpec, meters: &Meters) -> Result<Node, TaskError> {
     let kind = match spec.work {
-        NodeWork::Sink(sink) => NodeKind::Sink(SinkNode::new(sink, meters.clock.clone())),
+        NodeWork::Sink(sink) => NodeKind::Sink(SinkNode::new(sink)),
         NodeWork::Operator { factory, instances, restored, after_end, call_rows } => {
             let mut operator = match instances {
                 Instances::Keyed { groups, .. } => Operator::keyed(spec.uid.clone(), factory, groups, meters.clone()),

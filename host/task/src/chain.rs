@@ -1,8 +1,10 @@
 //! What one task runs after its input: operators and sinks joined by forward edges, and the routers at their ends.
 //!
-//! Rows, watermarks and the end go depth first through the chain. Outputs of a call are gathered during the call and
-//! passed on after it, so no guest frame is on the stack when rows move.
+//! Rows, watermarks and the end go depth first through the chain. Outputs of a call are gathered during the call, so no guest frame is
+//! on the stack when rows move, and held back until they are worth passing on (`held.rs`), at the latest before a watermark, an end or a
+//! barrier, and at the end of the task's turn. The order over an edge is that in which rows were emitted, whenever they are passed on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_channel::Frame;
@@ -10,7 +12,9 @@ use weir_model::{Barrier, Batch, BatchRef, CheckpointId, KeyGroup, KeyGroupRange
 use weir_sandbox::{EmittedRows, Rejection};
 
 use crate::TaskError;
+use crate::clock::{Clock, StopWatch};
 use crate::dead_letter;
+use crate::held::Held;
 use crate::node::{Node, NodeKind, OnReject, Target};
 use crate::odd_rows;
 use crate::operator::{Call, Operator};
@@ -23,24 +27,45 @@ use crate::worth::Worth;
 pub(crate) struct Chain {
     nodes: Vec<Node>,
     routers: Vec<Router>,
-    /// Buffers for what calls emit, used again from call to call.
-    spare: Vec<EmittedRows>,
+    /// What each node has emitted and is not passed on.
+    held: Vec<Held>,
+    /// All targets of each node, each once.
+    onward: Vec<Vec<Target>>,
+    watch: StopWatch,
+    /// What the rows that are being passed on have cost so far, what is expected of those that are held again included.
+    cost: Duration,
+    /// Of the call that is made.
+    rejections: Vec<Rejection>,
 }
 
 impl Chain {
-    pub(crate) fn new(nodes: Vec<Node>, routers: Vec<Router>) -> Chain {
-        Chain { nodes, routers, spare: Vec::new() }
+    pub(crate) fn new(nodes: Vec<Node>, routers: Vec<Router>, clock: Arc<dyn Clock>) -> Chain {
+        let (held, onward) = (nodes.iter().map(|_| Held::new()).collect(), nodes.iter().map(Node::targets).collect());
+        let (watch, cost, rejections) = (StopWatch::new(clock), Duration::ZERO, Vec::new());
+        let mut chain = Chain { nodes, routers, held, onward, watch, cost, rejections };
+        (0..chain.nodes.len()).for_each(|node| chain.look_at_frames(node));
+        chain
     }
 
     /// Before anything else: operators whose input had ended and has more go on.
     pub(crate) fn begin(&mut self) -> Result<(), TaskError> {
         for node in 0..self.nodes.len() {
             let NodeKind::Operator(operator) = &mut self.nodes[node].kind else { continue };
-            let mut emitted = self.spare.pop().unwrap_or_default();
-            operator.begin(&mut emitted)?;
-            self.emitted(node, emitted)?;
+            operator.begin(&mut self.held[node].rows)?;
+            self.pass_on(node)?;
         }
         Ok(())
+    }
+
+    /// What comes now is work of the chain. Gives the time.
+    pub(crate) fn start_watch(&mut self) -> Duration {
+        self.watch.lap();
+        self.watch.last()
+    }
+
+    /// The time after the last call.
+    pub(crate) fn time(&self) -> Duration {
+        self.watch.last()
     }
 
     /// Passes rows on. Their columns may be taken; the caller clears them.
@@ -49,14 +74,19 @@ impl Chain {
         for &target in others {
             match target {
                 Target::Node { node, input } => self.rows(node, input, rows.view())?,
-                Target::Router(router) => self.routers[router].push(&mut rows.clone()),
+                Target::Router(router) => self.leave(router, |router| router.push_copy(rows.view())),
             }
         }
         match last {
             Target::Node { node, input } => self.rows(node, input, rows.view())?,
-            Target::Router(router) => self.routers[router].push(rows),
+            Target::Router(router) => self.leave(router, |router| router.push(rows)),
         }
         Ok(())
+    }
+
+    fn leave(&mut self, router: usize, push: impl FnOnce(&mut Router)) {
+        push(&mut self.routers[router]);
+        self.cost += self.watch.lap();
     }
 
     /// Rows for a node. Rows that are not divided by key group reach every instance of a keyed operator (broadcast).
@@ -71,7 +101,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Calls a node once, with rows from `first` on, and passes on what comes of it. Gives how many it took: at least one.
+    /// Calls a node once, with rows from `first` on, and passes on what is worth it. Gives how many it took: at least one.
     pub(crate) fn some_rows(
         &mut self,
         node: usize,
@@ -85,26 +115,28 @@ impl Chain {
             NodeKind::Sink(sink) => {
                 let count = sink.write(rows, first).map_err(TaskError::connector(&n.uid))?;
                 stats::add(&n.stats.rows_out, count);
+                let took = self.watch.lap();
+                sink.learn(count, took);
+                self.cost += took;
                 return Ok(count);
             }
             NodeKind::Operator(operator) => operator,
         };
-        let mut emitted = self.spare.pop().unwrap_or_default();
-        let mut rejections = Vec::new();
-        let mut call = Call { emitted: &mut emitted, rejections: &mut rejections };
-        let started = operator.now();
+        let (held, cost) = (&mut self.held[node], self.cost);
+        let before = held.rows.rows_len();
+        let mut call = Call { emitted: &mut held.rows, rejections: &mut self.rejections };
         let count = operator.process(slot, input, rows, first, &mut call)?;
-        if !rejections.is_empty() {
-            self.rejected(node, input, rows, &rejections)?;
+        self.cost += self.watch.lap() + held.cost(held.rows.rows_len() - before);
+        if !self.rejections.is_empty() {
+            self.rejected(node, input, rows)?;
         }
-        self.emitted(node, emitted)?;
-        // With what came of the rows further on in the chain: a barrier waits for that as well.
+        // With what comes of the rows further on in the chain: a barrier waits for that as well.
         if let NodeKind::Operator(operator) = &mut self.nodes[node].kind
             && count > 0
         {
-            let took = operator.now().saturating_sub(started);
-            operator.learn(count, took);
+            operator.learn(count, self.cost - cost);
         }
+        self.pass_on_if_due(node)?;
         Ok(count)
     }
 
@@ -146,27 +178,72 @@ impl Chain {
         }
     }
 
-    fn emitted(&mut self, node: usize, mut emitted: EmittedRows) -> Result<(), TaskError> {
-        emitted.drain(|port, rows| {
-            let n = &mut self.nodes[node];
-            stats::add(&n.stats.rows_out, rows.len());
-            odd_rows::note_emitted(n, port, rows.view());
-            let Some(targets) = n.outputs.get_mut(port as usize).map(std::mem::take) else { return Ok(()) };
-            let sent = self.send(&targets, rows);
-            self.nodes[node].outputs[port as usize] = targets;
-            sent
-        })?;
-        self.spare.push(emitted);
+    /// Passes on all that is held, from the first node to the last.
+    pub(crate) fn pass_on_all(&mut self) -> Result<(), TaskError> {
+        self.watch.lap();
+        (0..self.nodes.len()).try_for_each(|node| self.pass_on(node))
+    }
+
+    /// Whether nothing is held.
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.held.iter().all(|held| held.rows.is_empty())
+    }
+
+    fn pass_on_if_due(&mut self, node: usize) -> Result<(), TaskError> {
+        if self.held[node].is_due() { self.pass_on(node) } else { Ok(()) }
+    }
+
+    /// Passes on what a node has emitted, and learns what that costs.
+    fn pass_on(&mut self, node: usize) -> Result<(), TaskError> {
+        let count = self.held[node].rows.rows_len();
+        if count == 0 {
+            return Ok(());
+        }
+        // Nothing comes from this node meanwhile: no way leads from it back to it.
+        let mut rows = std::mem::take(&mut self.held[node].rows);
+        // Calls were given their share of this when they were made.
+        let cost = std::mem::take(&mut self.cost);
+        let passed = rows.drain(|port, rows| self.come_out(node, port, rows));
+        self.held[node].rows = rows;
+        passed?;
+        let took = std::mem::replace(&mut self.cost, cost);
+        self.held[node].learn(count, took);
+        self.look_at_frames(node);
         Ok(())
     }
 
-    fn rejected(&mut self, node: usize, input: u32, rows: BatchRef<'_>, rejections: &[Rejection]) -> Result<(), TaskError> {
+    /// Rows come out of a node.
+    fn come_out(&mut self, node: usize, port: u32, rows: &mut Batch) -> Result<(), TaskError> {
         let n = &mut self.nodes[node];
-        odd_rows::note_rejected(n, rows, rejections);
-        if n.on_reject == OnReject::Fail {
-            return Err(dead_letter::failure(&n.uid, rows, &rejections[0]));
+        stats::add(&n.stats.rows_out, rows.len());
+        odd_rows::note_emitted(n, port, rows.view());
+        let Some(targets) = n.outputs.get_mut(port as usize).map(std::mem::take) else { return Ok(()) };
+        let sent = self.send(&targets, rows);
+        self.nodes[node].outputs[port as usize] = targets;
+        sent
+    }
+
+    /// Looks how much is worth sending over the edges that leave the task from a node, where any do.
+    fn look_at_frames(&mut self, node: usize) {
+        let worth = self.nodes[node].outputs.iter().flatten().filter_map(|target| match target {
+            Target::Router(router) => Some(self.routers[*router].worth_sending()),
+            Target::Node { .. } => None,
+        });
+        if let Some(worth) = worth.reduce(Worth::and) {
+            self.held[node].set_frame_bytes(worth.bytes());
         }
-        let mut letters = dead_letter::rows(&n.uid, &n.component, input, rows, rejections);
+    }
+
+    /// Passes on the rows that a call has rejected.
+    fn rejected(&mut self, node: usize, input: u32, rows: BatchRef<'_>) -> Result<(), TaskError> {
+        let n = &mut self.nodes[node];
+        odd_rows::note_rejected(n, rows, &self.rejections);
+        if n.on_reject == OnReject::Fail {
+            return Err(dead_letter::failure(&n.uid, rows, &self.rejections[0]));
+        }
+        let mut letters = dead_letter::rows(&n.uid, &n.component, input, rows, &self.rejections);
+        self.rejections.clear();
+        self.cost += self.watch.lap();
         let targets = std::mem::take(&mut n.dead_letters);
         let sent = self.send(&targets, &mut letters);
         self.nodes[node].dead_letters = targets;
@@ -185,6 +262,7 @@ impl Chain {
     pub(crate) fn advance_some(&mut self, node: usize, slot: &mut usize, watermark: Timestamp) -> Result<bool, TaskError> {
         let told = self.call_some(node, slot, |operator, slot, emitted| operator.advance(slot, watermark, emitted))?;
         if !told {
+            self.pass_on(node)?;
             self.for_targets(node, |chain, target| chain.advance_target(target, watermark))?;
         }
         Ok(told)
@@ -198,13 +276,13 @@ impl Chain {
         mut call: impl FnMut(&mut Operator, usize, &mut EmittedRows) -> Result<bool, TaskError>,
     ) -> Result<bool, TaskError> {
         let NodeKind::Operator(operator) = &mut self.nodes[node].kind else { return Ok(false) };
-        let mut emitted = self.spare.pop().unwrap_or_default();
         let mut called = false;
         while !called && *slot < operator.slots() {
-            called = call(operator, *slot, &mut emitted)?;
+            called = call(operator, *slot, &mut self.held[node].rows)?;
             *slot += 1;
         }
-        self.emitted(node, emitted)?;
+        self.watch.lap();
+        self.pass_on_if_due(node)?;
         Ok(called)
     }
 
@@ -229,6 +307,7 @@ impl Chain {
     pub(crate) fn finish_some(&mut self, node: usize, slot: &mut usize) -> Result<bool, TaskError> {
         let told = self.call_some(node, slot, Operator::finish)?;
         if !told {
+            self.pass_on(node)?;
             self.for_targets(node, Chain::finish_target)?;
         }
         Ok(told)
@@ -250,19 +329,10 @@ impl Chain {
         node: usize,
         mut f: impl FnMut(&mut Chain, Target) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
-        let n = &self.nodes[node];
-        let mut targets: Vec<Target> = n.outputs.iter().flatten().chain(&n.dead_letters).copied().collect();
-        let mut seen = Vec::new();
-        targets.retain(|&target| {
-            let key = match target {
-                Target::Node { node, .. } => (0, node),
-                Target::Router(router) => (1, router),
-            };
-            let new = !seen.contains(&key);
-            seen.push(key);
-            new
-        });
-        targets.into_iter().try_for_each(|target| f(self, target))
+        let targets = std::mem::take(&mut self.onward[node]);
+        let told = targets.iter().try_for_each(|&target| f(self, target));
+        self.onward[node] = targets;
+        told
     }
 
     /// Sends what routers have gathered.
@@ -295,14 +365,18 @@ impl Chain {
         self.routers.iter().all(Router::is_drained)
     }
 
-    /// Sends a frame without rows out of the task.
-    pub(crate) fn send_to_all(&mut self, frame: &Frame) {
-        self.routers.iter_mut().for_each(|router| router.send_to_all(frame));
+    /// Says out of the task that it idles, after all rows before that.
+    pub(crate) fn send_idle(&mut self) -> Result<(), TaskError> {
+        self.pass_on_all()?;
+        self.routers.iter_mut().for_each(|router| router.send_to_all(&Frame::Idle));
+        Ok(())
     }
 
     /// Sends a barrier out of the task, after everything still held, beyond the channels' bounds if need be.
-    pub(crate) fn send_barrier(&mut self, barrier: Barrier) {
+    pub(crate) fn send_barrier(&mut self, barrier: Barrier) -> Result<(), TaskError> {
+        self.pass_on_all()?;
         self.routers.iter_mut().for_each(|router| router.send_barrier(barrier));
+        Ok(())
     }
 
     /// Says out of the task that a barrier, which was sent, does not wait for the rows before it.
@@ -337,3 +411,6 @@ impl Chain {
         self.operators().for_each(|operator| operator.checkpoint_completed(checkpoint));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! The time a task goes by. A simulator has its own.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// A clock that never goes back.
@@ -29,5 +30,29 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+}
+
+/// Measures one piece of work after the other: the end of one is the start of the next, so that a clock is read once for each.
+pub(crate) struct StopWatch {
+    clock: Arc<dyn Clock>,
+    last: Duration,
+}
+
+impl StopWatch {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> StopWatch {
+        let last = clock.now();
+        StopWatch { clock, last }
+    }
+
+    /// The time since the last lap, or since it was made.
+    pub(crate) fn lap(&mut self) -> Duration {
+        let now = self.clock.now();
+        now.saturating_sub(std::mem::replace(&mut self.last, now))
+    }
+
+    /// When the last lap ended.
+    pub(crate) fn last(&self) -> Duration {
+        self.last
     }
 }

@@ -12,6 +12,7 @@ mod dead_letter;
 mod error;
 mod gate;
 mod head;
+mod held;
 pub mod in_flight;
 mod mailbox;
 mod node;

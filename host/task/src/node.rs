@@ -1,11 +1,11 @@
 //! The nodes of a chain: an operator or a sink each, with where its rows go.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_connectors::{ConnectorError, Sink};
 use weir_model::{BatchRef, CheckpointId, OperatorUid};
 
-use crate::clock::Clock;
 use crate::operator::Operator;
 use crate::pace::Pace;
 use crate::report::SinkPrepare;
@@ -42,7 +42,6 @@ pub(crate) enum NodeKind {
 /// A sink, and how fast it is.
 pub(crate) struct SinkNode {
     sink: Box<dyn Sink>,
-    clock: Arc<dyn Clock>,
     pace: Pace,
 }
 
@@ -60,19 +59,39 @@ pub(crate) struct Node {
     pub(crate) stats: Arc<VertexStats>,
 }
 
+impl Node {
+    /// All targets, dead letters' included, each once: two outputs may go to two inputs of one node.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        let mut targets: Vec<Target> = Vec::new();
+        for &target in self.outputs.iter().flatten().chain(&self.dead_letters) {
+            let is_same = |known: &Target| match (*known, target) {
+                (Target::Node { node: known, .. }, Target::Node { node, .. }) => known == node,
+                (known, target) => known == target,
+            };
+            if !targets.iter().any(is_same) {
+                targets.push(target);
+            }
+        }
+        targets
+    }
+}
+
 impl SinkNode {
-    pub(crate) fn new(sink: Box<dyn Sink>, clock: Arc<dyn Clock>) -> SinkNode {
-        SinkNode { sink, clock, pace: Pace::default() }
+    pub(crate) fn new(sink: Box<dyn Sink>) -> SinkNode {
+        SinkNode { sink, pace: Pace::default() }
     }
 
     /// Writes some of the rows from `first` on. Gives how many.
     pub(crate) fn write(&mut self, rows: BatchRef<'_>, first: usize) -> Result<usize, ConnectorError> {
         let part = self.pace.take(rows, first, usize::MAX);
         let count = part.len();
-        let started = self.clock.now();
         self.sink.write(part)?;
-        self.pace.learn(count, self.clock.now().saturating_sub(started));
         Ok(count)
+    }
+
+    /// Writing so many rows took so long.
+    pub(crate) fn learn(&mut self, rows: usize, took: Duration) {
+        self.pace.learn(rows, took);
     }
 
     /// What is to be made durable for a checkpoint, off the data path.

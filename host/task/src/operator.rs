@@ -379,11 +379,6 @@ impl Operator {
         self.pace.learn(rows, took);
     }
 
-    /// The operator's clock.
-    pub(crate) fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
     /// Begins a snapshot: every instance that exists now is to be captured before its next call.
     pub(crate) fn begin_capture(&mut self, checkpoint: CheckpointId) -> Result<(), TaskError> {
         while self.capture_next()? {}

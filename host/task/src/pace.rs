@@ -57,6 +57,8 @@ impl CallRows {
 /// What was learned from the calls so far.
 #[derive(Debug)]
 pub(crate) struct Pace {
+    /// Nanoseconds that a call should take.
+    target_ns: f64,
     /// Nanoseconds a row takes.
     row_ns: f64,
     /// Rows that the next call may have: twice those of the largest call so far, and twice what is expected to fit.
@@ -67,11 +69,17 @@ pub(crate) struct Pace {
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { row_ns: 1_000.0, most: limits::CALL_ROWS_FIRST, part: Batch::default() }
+        Pace::new(Duration::from_millis(limits::CALL_TARGET_MS))
     }
 }
 
 impl Pace {
+    /// For calls that should take so long.
+    pub(crate) fn new(target: Duration) -> Pace {
+        let target_ns = target.as_nanos() as f64;
+        Pace { target_ns, row_ns: 1_000.0, most: limits::CALL_ROWS_FIRST, part: Batch::default() }
+    }
+
     /// Rows for the next call.
     pub(crate) fn rows_per_call(&self) -> usize {
         self.expected().clamp(1, self.most)
@@ -97,9 +105,14 @@ impl Pace {
         self.most = self.most.max(2 * rows).min(reach).min(limits::FRAME_ROWS_MAX);
     }
 
+    /// What so many rows will take.
+    pub(crate) fn cost(&self, rows: usize) -> Duration {
+        Duration::from_nanos((self.row_ns * rows as f64) as u64)
+    }
+
     /// Rows that take as long as a call should.
     fn expected(&self) -> usize {
-        ((limits::CALL_TARGET_MS * 1_000_000) as f64 / self.row_ns) as usize
+        (self.target_ns / self.row_ns) as usize
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_channel::Frame;
-use weir_model::{Barrier, Batch, Partitioner, limits};
+use weir_model::{Barrier, Batch, BatchRef, Partitioner, limits};
 
 use crate::gate::Sender;
 use crate::worth::Worth;
@@ -68,7 +68,7 @@ impl Router {
         Router { division, senders, pending: Batch::default(), pending_since: None }
     }
 
-    /// Takes rows. May take the columns themselves and leave `rows` empty; the caller clears it either way.
+    /// Takes rows. May take the columns themselves and leave others in `rows`; the caller clears it either way.
     pub fn push(&mut self, rows: &mut Batch) {
         if rows.is_empty() {
             return;
@@ -79,10 +79,19 @@ impl Router {
             self.send(rows);
             return;
         }
-        self.pending.extend(rows.view());
+        if self.pending.is_empty() {
+            std::mem::swap(&mut self.pending, rows);
+        } else {
+            self.pending.extend(rows.view());
+        }
         if self.pending.len() >= limits::FRAME_ROWS_MAX / 2 || self.pending.size_bytes() >= worth {
             self.flush();
         }
+    }
+
+    /// Takes a copy of rows.
+    pub(crate) fn push_copy(&mut self, rows: BatchRef<'_>) {
+        self.push(&mut rows.to_batch());
     }
 
     /// Bytes that what is sent at once should not exceed, so that it takes up only part of the room in each channel.

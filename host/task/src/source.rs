@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_channel::Frame;
 use weir_connectors::{EventTime, Polled, Source, WatermarkGenerator};
 use weir_model::{Batch, CheckpointId, OperatorUid, Timestamp, WATERMARK_START, limits};
 
@@ -163,7 +162,9 @@ impl SourceHead {
         for (counter, rows) in [(&self.stats.rows_in, read), (&self.stats.rows_out, count)] {
             stats::add(counter, rows);
         }
+        chain.start_watch();
         chain.send(&self.targets, &mut self.rows)?;
+        chain.pass_on_all()?;
         let now = self.clock.now();
         if self.sent_at.is_none_or(|at| now - at >= WATERMARK_INTERVAL) {
             self.send_watermark(chain, now)?;
@@ -200,7 +201,7 @@ impl SourceHead {
         let has_none = self.source.split_times().is_some_and(|times| times.is_empty());
         if (self.generator.is_idle(now_ms) || has_none) && !self.idle {
             self.idle = true;
-            chain.send_to_all(&Frame::Idle);
+            chain.send_idle()?;
         }
         Ok(Read::Nothing { retry_in })
     }

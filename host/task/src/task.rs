@@ -94,7 +94,7 @@ impl Task {
             id: spec.id,
             name: spec.name,
             head,
-            chain: Chain::new(nodes, spec.routers),
+            chain: Chain::new(nodes, spec.routers, spec.clock.clone()),
             aligner: Aligner::new(spec.attempt, channels, spec.mode),
             mailbox,
             outlet: spec.outlet,
@@ -153,6 +153,7 @@ impl Task {
             return Ok(Turn::Wait(None));
         }
         let wait = self.step()?;
+        debug_assert!(self.chain.holds_nothing(), "what was worked off is on its way at the end of a turn");
         let turn = match wait {
             Some(timeout) => {
                 self.chain.flush();
@@ -236,19 +237,22 @@ impl Task {
 
     /// Works for a round, less where there is no room downstream.
     fn work_off(&mut self) -> Result<(), TaskError> {
-        let started = self.clock.now();
+        let started = self.chain.start_watch();
         while let Head::Gate(head) = &mut self.head {
             match head.backlog.step(&mut self.chain)? {
                 None => break,
                 Some(Step::Done) => {}
                 Some(Step::Finish) => self.finished(),
-                Some(Step::End { channel }) => self.align(Event::End { channel })?,
+                Some(Step::End { channel }) => {
+                    self.align(Event::End { channel })?;
+                    self.chain.start_watch();
+                }
             }
-            if !self.chain.is_drained() || self.clock.now().saturating_sub(started) >= ROUND_TARGET {
+            if !self.chain.is_drained() || self.chain.time().saturating_sub(started) >= ROUND_TARGET {
                 break;
             }
         }
-        Ok(())
+        self.chain.pass_on_all()
     }
 
     /// Everything a source will ever give has been worked off.
@@ -301,7 +305,7 @@ impl Task {
         self.snapshots.complete_earlier(checkpoint, &mut self.chain, &mut *self.outlet)?;
         if !self.run.finished {
             // Nothing follows the end of a channel; there it counts as the marker.
-            self.chain.send_barrier(barrier);
+            self.chain.send_barrier(barrier)?;
         }
         let prepare = self.chain.begin_snapshot(checkpoint)?;
         let state = TaskState { finished: self.run.finished, ..self.head.state() };

@@ -1,9 +1,11 @@
 //! Real tasks on real threads, between a worker, sources, instances and sinks made for the test.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod backpressure;
 mod barriers;
+mod bench;
 mod flow;
+mod held;
 mod peers;
 mod rejections;
 mod slow_calls;
