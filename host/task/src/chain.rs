@@ -1,7 +1,7 @@
 //! What one task runs after its input: operators and sinks joined by forward edges, and the routers at their ends.
 //!
 //! Rows, watermarks and the end go depth first through the chain. Outputs of a call are gathered during the call, so no guest frame is
-//! on the stack when rows move, and held back until they are worth passing on (`held.rs`), at the latest before a watermark, an end or a
+//! on the stack when rows move, and held back until they are worth passing on (`held_rows.rs`), at the latest before a watermark, an end or a
 //! barrier, and at the end of the task's turn. The order over an edge is that in which rows were emitted, whenever they are passed on.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use weir_sandbox::{EmittedRows, Rejection};
 use crate::TaskError;
 use crate::clock::{Clock, StopWatch};
 use crate::dead_letter;
-use crate::held::Held;
+use crate::held_rows::HeldRows;
 use crate::node::{Node, NodeKind, OnReject, Target};
 use crate::odd_rows;
 use crate::operator::{Call, Operator};
@@ -28,7 +28,7 @@ pub(crate) struct Chain {
     nodes: Vec<Node>,
     routers: Vec<Router>,
     /// What each node has emitted and is not passed on.
-    held: Vec<Held>,
+    held: Vec<HeldRows>,
     /// All targets of each node, each once.
     onward: Vec<Vec<Target>>,
     watch: StopWatch,
@@ -40,7 +40,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     pub(crate) fn new(nodes: Vec<Node>, routers: Vec<Router>, clock: Arc<dyn Clock>) -> Chain {
-        let (held, onward) = (nodes.iter().map(|_| Held::new()).collect(), nodes.iter().map(Node::targets).collect());
+        let (held, onward) = (nodes.iter().map(|_| HeldRows::new()).collect(), nodes.iter().map(Node::targets).collect());
         let (watch, cost, rejections) = (StopWatch::new(clock), Duration::ZERO, Vec::new());
         let mut chain = Chain { nodes, routers, held, onward, watch, cost, rejections };
         (0..chain.nodes.len()).for_each(|node| chain.look_at_frames(node));

@@ -12,7 +12,7 @@ mod dead_letter;
 mod error;
 mod gate;
 mod head;
-mod held;
+mod held_rows;
 pub mod in_flight;
 mod mailbox;
 mod node;

@@ -144,7 +144,7 @@ fn rows_are_held_until_they_are_many_and_what_comes_next_is_called_with_all_of_t
 
 #[test]
 fn rows_that_go_on_slowly_are_not_held() {
-    let mut held = Held::new();
+    let mut held = HeldRows::new();
     for _ in 0..20 {
         held.learn(8, Duration::from_millis(40));
     }

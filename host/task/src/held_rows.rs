@@ -23,16 +23,16 @@ const CALL_BYTES: usize = limits::FRAME_BYTES_TARGET / 4;
 
 /// Rows that a node has emitted, and what is known of passing them on.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldRows {
     pub(crate) rows: EmittedRows,
     pace: Pace,
     rows_max: usize,
     bytes_max: usize,
 }
 
-impl Held {
-    pub(crate) fn new() -> Held {
-        Held { rows: EmittedRows::new(), pace: Pace::new(HELD_TARGET), rows_max: CALL_ROWS, bytes_max: CALL_BYTES }
+impl HeldRows {
+    pub(crate) fn new() -> HeldRows {
+        HeldRows { rows: EmittedRows::new(), pace: Pace::new(HELD_TARGET), rows_max: CALL_ROWS, bytes_max: CALL_BYTES }
     }
 
     /// Some of the rows leave the task, over edges over which so many bytes are worth sending.
