@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, WATERMARK_END, WATERMARK_START};
+use weir_model::{Batch, BatchRef, CheckpointId, RowRef, Timestamp, WATERMARK_END, WATERMARK_START};
 use weir_sandbox::{CallError, EmittedRows, Rejection, SandboxError};
 use weir_task::{CapturedState, InstanceFactory, OperatorInstance};
 
@@ -161,7 +161,8 @@ impl Native {
     }
 
     fn numbered(&mut self, input: u32, rows: BatchRef<'_>, out: &mut Batch) {
-        for (time, key, value) in rows.rows() {
+        for row in rows.rows() {
+            let (key, value) = (row.key_bytes(), row.value_bytes());
             let count = match input {
                 0 => {
                     self.changed.keys.insert(key.to_vec());
@@ -175,7 +176,7 @@ impl Native {
             *count += 1;
             let mut value = value.to_vec();
             value[7..VALUE_HEAD].copy_from_slice(&count.to_le_bytes());
-            out.push(time, if input == 0 { key } else { b"" }, &value);
+            out.push_row(RowRef { key: row.key.filter(|_| input == 0), value: Some(&value), ..row });
         }
     }
 }
@@ -189,17 +190,17 @@ impl OperatorInstance for Native {
         let mut out = Batch::default();
         match self.of.kind {
             Kind::Map(fan) => {
-                for (time, key, value) in rows.rows() {
+                for row in rows.rows() {
                     for copy in 0..fan {
-                        let mut value = value.to_vec();
+                        let mut value = row.value_bytes().to_vec();
                         value[6] = value[6] * fan + copy;
-                        out.push(time, key, &value);
+                        out.push_row(RowRef { value: Some(&value), ..row });
                     }
                 }
             }
             Kind::Count => self.numbered(input, rows, &mut out),
             Kind::All => {
-                for (_, _, value) in rows.rows() {
+                for value in rows.values.iter() {
                     self.changed.seen.insert(row_id(value));
                     let count = self.state.seen.entry(row_id(value)).or_default();
                     *count += 1;

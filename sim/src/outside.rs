@@ -222,7 +222,8 @@ impl Sink for SimSink {
     fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
         self.check()?;
         self.clock.spend(self.row_us * rows.len() as u64);
-        for (_, key, value) in rows.rows() {
+        for row in rows.rows() {
+            let (key, value) = (row.key_bytes(), row.value_bytes());
             let mut id = [0; 7];
             id.copy_from_slice(&value[..7]);
             let number = u32::from_le_bytes([value[7], value[8], value[9], value[10]]);

@@ -70,7 +70,7 @@ fn to_sdk(rows: BatchRef<'_>) -> weir_sdk::BatchRef<'_> {
 fn append(emitted: &mut EmittedRows, port: u32, rows: weir_sdk::Batch) {
     let keys = Blobs { ends: rows.keys.ends, bytes: rows.keys.bytes };
     let values = Blobs { ends: rows.values.ends, bytes: rows.values.bytes };
-    let rows = Batch { timestamps: rows.timestamps, keys, values };
+    let rows = Batch { timestamps: rows.timestamps, keys, values, extras: None };
     let to = emitted.rows_to(port);
     if to.is_empty() { *to = rows } else { to.extend(rows.view()) }
 }

@@ -7,18 +7,19 @@
 //! | 0 | 4 | `WEIR` |
 //! | 4 | 1 | version of this format |
 //! | 5 | 1 | kind |
-//! | 6 | 2 | flags (of a barrier) |
+//! | 6 | 2 | flags: of rows, 1: extras follow; of a barrier, 1: stop, 2: unaligned |
 //! | 8 | 4 | rows |
 //! | 12 | 4 | sections (key groups that have rows) |
 //! | 16 | 4 | bytes of keys |
 //! | 20 | 4 | bytes of values |
-//! | 24 | 8 | watermark, or attempt of a barrier |
+//! | 24 | 8 | watermark, or attempt of a barrier, or bytes of headers |
 //! | 32 | 8 | checkpoint of a barrier |
 //! | 40 | 8 | XXH3 of the 40 bytes before |
 //!
-//! Then, for rows: sections (key group, end of rows, of key bytes, of value bytes; 4 bytes each), timestamps (8 bytes
-//! each), ends of keys, ends of values (4 bytes each), keys, values. What a kind does not use is zero, so that a frame has
-//! exactly one encoding.
+//! Then, for rows: sections (key group, end of rows, of key bytes, of value bytes, of header bytes; 4 bytes each), timestamps (8 bytes
+//! each), ends of keys, ends of values (4 bytes each), of extras: ends of headers (4 bytes each) and what is absent (1 byte a row: 1 the key,
+//! 2 the value), keys, values, of extras: headers (as the WIT has them). Extras follow only where a row has headers or lacks something, and
+//! what a kind does not use is zero, so that a frame has exactly one encoding.
 //!
 //! [`encode`] does not copy large columns, [`Decoder`] copies each byte once, into its column. Everything is checked before
 //! it is believed: a decoder never panics, and never holds more than a frame may have.
@@ -40,8 +41,11 @@ pub use encode::{encode, encode_to_vec};
 /// Length of the header every frame starts with.
 pub const HEADER_BYTES: usize = 48;
 
+/// Numbers of a section.
+const SECTION_WORDS: usize = 5;
+
 /// Bytes of a section.
-const SECTION_BYTES: usize = 16;
+const SECTION_BYTES: usize = 4 * SECTION_WORDS;
 
 /// Why bytes are no frame, or a frame cannot become bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +81,9 @@ pub enum WireError {
     /// The ends of items fall, or the last one is not the number of bytes.
     #[error("the ends of the {0} disagree with their bytes")]
     Column(&'static str),
+    /// The extras are not what the rows can have.
+    #[error("the headers of the rows, or what they say is absent, disagree with their bytes")]
+    Extras,
     /// The sections disagree with each other or with the columns.
     #[error("the frame's sections are wrong: {0}")]
     Sections(#[from] KeyedBatchError),
@@ -85,9 +92,11 @@ pub enum WireError {
     Truncated,
     /// A row that no frame can carry.
     #[error(
-        "row {row} has a key of {key_bytes} and a value of {value_bytes} bytes; the limits are {key} and {value}",
+        "row {row} has a key of {key_bytes} bytes, a value of {value_bytes} and headers of {header_bytes}; the limits are {key}, {value} and \
+         {headers}",
         key = limits::KEY_BYTES_MAX,
-        value = limits::VALUE_BYTES_MAX
+        value = limits::VALUE_BYTES_MAX,
+        headers = limits::HEADERS_BYTES_MAX
     )]
     Row {
         /// Its index in the frame.
@@ -96,5 +105,7 @@ pub enum WireError {
         key_bytes: usize,
         /// Length of its value.
         value_bytes: usize,
+        /// Length of its headers.
+        header_bytes: usize,
     },
 }

@@ -7,10 +7,16 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Index of a key group, `0..key_groups`.
 pub type KeyGroup = u16;
 
-/// Key group of a key: `xxh3_64(key) % key_groups`. Frozen for ever: state is found by it.
+/// Hash of a key: `xxh3_64`, that of no bytes for an absent key. Frozen for ever: state is found by it.
+#[inline]
+pub fn key_hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+/// Key group of a key: [`key_hash`] modulo `key_groups`. Frozen for ever: state is found by it.
 #[inline]
 pub fn key_group_of(key: &[u8], key_groups: u16) -> KeyGroup {
-    (xxh3_64(key) % u64::from(key_groups)) as KeyGroup
+    (key_hash(key) % u64::from(key_groups)) as KeyGroup
 }
 
 /// The subtask that owns a key group: contiguous ranges, as even as whole numbers allow.

@@ -10,12 +10,15 @@ mod component_name;
 mod description;
 mod epoch;
 mod error_number;
+mod extras;
+mod headers;
 mod ids;
 mod key_group;
 mod keyed;
 pub mod limits;
 mod nearest;
 mod oddities;
+mod partitioner;
 mod quantile;
 
 pub use barrier::{Barrier, BarrierKind};
@@ -26,11 +29,14 @@ pub use component_name::{is_component_name, is_component_version};
 pub use description::{Description, InputPort, OutputPort, Scratch, StateKind};
 pub use epoch::Epoch;
 pub use error_number::ErrorNumber;
+pub use extras::{Extras, ExtrasRef, RowRef};
+pub use headers::{are_headers, headers_of, push_header};
 pub use ids::{Attempt, CheckpointId, Digest, InstanceId, OperatorUid, ParseDigestError, SubtaskId, TaskId};
-pub use key_group::{KeyGroup, KeyGroupRange, key_group_of, subtask_of};
-pub use keyed::{KeyedBatch, KeyedBatchError, Partitioner, Section};
+pub use key_group::{KeyGroup, KeyGroupRange, key_group_of, key_hash, subtask_of};
+pub use keyed::{KeyedBatch, KeyedBatchError, Section};
 pub use nearest::nearest;
 pub use oddities::{Odd, OddExample, OddKind, Oddities, excerpt};
+pub use partitioner::Partitioner;
 pub use quantile::quantile;
 
 /// Event time: milliseconds since the Unix epoch, UTC.

@@ -5,7 +5,7 @@
 /// Rows a frame holds at most.
 pub const FRAME_ROWS_MAX: usize = 32_768;
 
-/// Bytes of keys and values a frame holds before it is closed. A frame may exceed this by its last row.
+/// Bytes of keys, values and headers a frame holds before it is closed. A frame may exceed this by its last row.
 pub const FRAME_BYTES_TARGET: usize = 2 << 20;
 
 /// The longest key.
@@ -14,9 +14,12 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// The longest value, and so the longest line a source reads.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of keys and values in one frame on the wire. Whatever is larger travels as several frames; a peer's frame that
+/// The headers of one row, names and lengths included.
+pub const HEADERS_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of keys, values and headers in one frame on the wire. Whatever is larger travels as several frames; a peer's frame that
 /// is larger is refused.
-pub const FRAME_BYTES_MAX: usize = FRAME_BYTES_TARGET + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+pub const FRAME_BYTES_MAX: usize = FRAME_BYTES_TARGET + KEY_BYTES_MAX + VALUE_BYTES_MAX + HEADERS_BYTES_MAX;
 
 /// Frames one channel holds before its sender waits.
 pub const CHANNEL_FRAMES_MAX: usize = 8;

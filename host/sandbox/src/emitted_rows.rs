@@ -102,7 +102,7 @@ impl EmittedRows {
             self.keep(entry.rows);
         }
         if let Some(last) = self.entries.last_mut() {
-            truncate(&mut last.rows, mark.rows);
+            last.rows.truncate(mark.rows);
         }
     }
 
@@ -142,15 +142,6 @@ impl EmittedRows {
             rows.clear();
             self.spare.push(rows);
         }
-    }
-}
-
-/// Removes all rows but the first ones.
-fn truncate(batch: &mut Batch, rows: usize) {
-    batch.timestamps.truncate(rows);
-    for column in [&mut batch.keys, &mut batch.values] {
-        column.ends.truncate(rows);
-        column.bytes.truncate(column.ends.last().map_or(0, |&end| end as usize));
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use wasmtime::component::Linker;
 use wasmtime::{AsContext, StoreContextMut};
-use weir_model::{Batch, BatchRef, BlobsRef, limits};
+use weir_model::{Batch, BatchRef, Blobs, BlobsRef, Extras, limits};
 
 use crate::bindings::{BatchOut, LogLevel, TextOut};
 use crate::emitted_rows::EmittedRows;
@@ -105,7 +105,9 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         let mut emitted = std::mem::take(&mut store.data_mut().emitted);
         let taken = take_rows(&mut store, &rows, "output.emit", |rows| {
             if !rows.is_empty() {
-                emitted.rows_to(port).extend(rows);
+                let absent = absent_keys(rows);
+                let extras = absent.as_ref().map(Extras::view);
+                emitted.rows_to(port).extend(BatchRef { extras, ..rows });
             }
         });
         store.data_mut().emitted = emitted;
@@ -183,6 +185,7 @@ fn take_rows(
             ends: rows.values.ends.as_le_slice(store.as_context()),
             bytes: rows.values.bytes.as_le_slice(store.as_context()),
         },
+        extras: None,
     };
     if !view.is_valid() {
         return Err(Refusal::contract(format!("{function}: the columns do not agree: {}", disagreement(view))));
@@ -191,6 +194,15 @@ fn take_rows(
     check_lengths(view.values, limits::VALUE_BYTES_MAX, function, "value")?;
     take(view);
     Ok(())
+}
+
+/// What a guest of contract 0.1 says by keys of no bytes: that there is none.
+fn absent_keys(rows: BatchRef<'_>) -> Option<Extras> {
+    let is_absent = |key: &[u8]| if key.is_empty() { Extras::KEY_ABSENT } else { 0 };
+    rows.keys.iter().any(<[u8]>::is_empty).then(|| Extras {
+        absent: rows.keys.iter().map(is_absent).collect(),
+        headers: Blobs { ends: vec![0; rows.len()], bytes: Vec::new() },
+    })
 }
 
 /// Refuses items longer than anything downstream takes. Looks at single items only if one could be.

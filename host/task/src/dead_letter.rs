@@ -1,33 +1,30 @@
 //! Rows for the dead-letter output: the rejected row with what is known of why.
 
-use std::borrow::Cow;
-
 use serde_json::{Map, Value};
 use weir_connectors::bytes_as_json;
-use weir_model::{Batch, BatchRef, OperatorUid, limits};
+use weir_model::{Batch, BatchRef, OperatorUid, RowRef, limits};
 use weir_sandbox::Rejection;
 
 use crate::TaskError;
 
-/// One dead letter a rejection. Time and key are the row's; the value is a JSON object: `operator`, `component`, `input`,
-/// `reason`, and `value`, written as sinks write bytes ([`bytes_as_json`]). A row is no longer than a letter may be, but
+/// One dead letter a rejection. Time, key and headers are the row's; the value is a JSON object: `operator`, `component`, `input`,
+/// `reason`, and `value`, written as sinks write bytes ([`bytes_as_json`]), `null` where it is absent. A row is no longer than a letter may be, but
 /// escapes can make it so: then the letter has the beginning, and `value_bytes` says how long the value was.
 pub(crate) fn rows(uid: &OperatorUid, component: &str, input: u32, rows: BatchRef<'_>, rejections: &[Rejection]) -> Batch {
     let mut letters = Batch::default();
     for rejection in rejections {
-        let row = rejection.row as usize;
+        let row = rows.row(rejection.row as usize);
         let mut letter = Map::new();
         letter.insert("operator".into(), Value::from(&**uid));
         letter.insert("component".into(), Value::from(component));
         letter.insert("input".into(), Value::from(input));
         letter.insert("reason".into(), Value::from(rejection.reason.as_str()));
-        let value = rows.values.get(row);
-        letter.insert("value".into(), bytes_as_json(value));
+        letter.insert("value".into(), row.value.map_or(Value::Null, bytes_as_json));
         let mut text = Value::Object(letter).to_string();
         if text.len() > limits::VALUE_BYTES_MAX {
-            text = cut(&text, value);
+            text = cut(&text, row.value_bytes());
         }
-        letters.push(rows.timestamps[row], rows.keys.get(row), text.as_bytes());
+        letters.push_row(RowRef { value: Some(text.as_bytes()), ..row });
     }
     letters
 }
@@ -51,17 +48,12 @@ fn cut(text: &str, value: &[u8]) -> String {
 
 /// The failure of a job that does not put rejected rows aside.
 pub(crate) fn failure(uid: &OperatorUid, rows: BatchRef<'_>, rejection: &Rejection) -> TaskError {
-    let row = rejection.row as usize;
-    let text = |bytes: &[u8]| -> String {
-        let shown: Cow<'_, str> = String::from_utf8_lossy(&bytes[..bytes.len().min(120)]);
-        shown.into_owned()
+    let row = rows.row(rejection.row as usize);
+    let text = |bytes: Option<&[u8]>| match bytes {
+        None => "absent".to_owned(),
+        Some(bytes) => format!("{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(120)])),
     };
-    TaskError::Rejected {
-        uid: uid.clone(),
-        reason: rejection.reason.clone(),
-        key: text(rows.keys.get(row)),
-        value: text(rows.values.get(row)),
-    }
+    TaskError::Rejected { uid: uid.clone(), reason: rejection.reason.clone(), key: text(row.key), value: text(row.value) }
 }
 
 #[cfg(test)]
@@ -77,12 +69,30 @@ mod tests {
         let rejections = [Rejection { row: 1, reason: "bad".into() }, Rejection { row: 2, reason: "worse".into() }];
         let letters = rows(&"parse".into(), "parse@1.0.0", 0, batch.view(), &rejections);
         let found: Vec<_> = letters.rows().collect();
-        assert_eq!((found[0].0, found[0].1), (2, b"k".as_slice()));
-        let first: Value = serde_json::from_slice(found[0].2).unwrap();
+        assert_eq!((found[0].timestamp, found[0].key), (2, Some(b"k".as_slice())));
+        let first: Value = serde_json::from_slice(found[0].value_bytes()).unwrap();
         assert_eq!(first["value"], "not \"json\"");
         assert_eq!(first["reason"], "bad");
-        let second: Value = serde_json::from_slice(found[1].2).unwrap();
+        let second: Value = serde_json::from_slice(found[1].value_bytes()).unwrap();
         assert_eq!(second["value"], serde_json::json!({"base64": "/wE="}));
+    }
+
+    #[test]
+    fn s114_a_dead_letter_tells_what_is_absent_from_what_is_empty_and_has_the_headers_of_its_row() {
+        let mut headers = Vec::new();
+        weir_model::push_header(&mut headers, b"trace", b"7");
+        let mut batch = Batch::default();
+        batch.push_row(RowRef { timestamp: 1, key: None, value: None, headers: &headers });
+        batch.push(2, b"", b"");
+        let rejections = [0, 1].map(|row| Rejection { row, reason: "bad".into() });
+        let letters = rows(&"parse".into(), "parse@1.0.0", 0, batch.view(), &rejections);
+        let found: Vec<_> = letters.rows().map(|row| (row.timestamp, row.key, row.headers)).collect();
+        assert_eq!(found, [(1, None, headers.as_slice()), (2, Some(&b""[..]), b"")]);
+        let values: Vec<Value> =
+            letters.values.iter().map(|letter| serde_json::from_slice::<Value>(letter).unwrap()["value"].take()).collect();
+        assert_eq!(values, [Value::Null, Value::from("")]);
+        let said = rejections.iter().map(|one| failure(&"parse".into(), batch.view(), one).to_string()).collect::<Vec<_>>();
+        assert!(said[0].contains("key is absent") && said[1].contains("key is \"\""), "{said:?}");
     }
 
     /// A channel carries no value that is longer, so such a letter would end the job for a row that a stranger wrote.
@@ -96,7 +106,7 @@ mod tests {
         batch.push(4, b"d", &vec![b'x'; max - 1_000]);
         let rejections = [0, 1, 2, 3].map(|row| Rejection { row, reason: "ü\"\n\u{1}".repeat(204) });
         let letters = rows(&"parse".into(), "parse@1.0.0", 0, batch.view(), &rejections);
-        for (index, (_, _, letter)) in letters.rows().enumerate() {
+        for (index, letter) in letters.values.iter().enumerate() {
             assert!(letter.len() <= max, "{}", letter.len());
             let letter: Value = serde_json::from_slice(letter).unwrap();
             assert_eq!(letter["reason"], rejections[index].reason);
@@ -109,7 +119,7 @@ mod tests {
             }
         }
         let short = rows(&"parse".into(), "parse@1.0.0", 0, batch.view(), &[Rejection { row: 3, reason: "x".into() }]);
-        let short: Value = serde_json::from_slice(short.rows().next().unwrap().2).unwrap();
+        let short: Value = serde_json::from_slice(short.values.get(0)).unwrap();
         assert_eq!((short["value"].as_str().map(str::len), short.get("value_bytes")), (Some(max - 1_000), None));
     }
 }

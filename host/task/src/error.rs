@@ -17,7 +17,7 @@ pub enum TaskError {
     },
     /// The operator rejected a row, and the job says that this fails it.
     #[error(
-        "operator {uid} rejected a row: {reason}; its key is {key:?} and its value starts with {value:?}; \
+        "operator {uid} rejected a row: {reason}; its key is {key} and its value starts with {value}; \
          set on_error = \"dead_letter\" to put such rows aside and go on"
     )]
     Rejected {
@@ -25,9 +25,9 @@ pub enum TaskError {
         uid: OperatorUid,
         /// Why.
         reason: String,
-        /// The row's key.
+        /// The row's key in quotes; `absent` if it has none.
         key: String,
-        /// The start of the row's value.
+        /// The start of the row's value in quotes; `absent` if it has none.
         value: String,
     },
     /// The sandbox could not make or capture an instance.

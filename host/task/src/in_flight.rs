@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn keyed(key_group: u16) -> Frame {
-        let section = Section { key_group, rows_end: 1, key_bytes_end: 3, value_bytes_end: 5 };
+        let section = Section { key_group, rows_end: 1, key_bytes_end: 3, value_bytes_end: 5, header_bytes_end: 0 };
         Frame::Keyed(KeyedBatch::from_parts(rows(), vec![section]).unwrap())
     }
 

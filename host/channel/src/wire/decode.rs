@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use weir_model::{Batch, Blobs, KeyedBatch, Section, limits};
+use weir_model::{Batch, Blobs, Extras, KeyedBatch, Section, limits};
 use zerocopy::IntoBytes;
 
 use super::encode::swap_on_big_endian;
 use super::header::{Header, Kind, Sizes};
-use super::{HEADER_BYTES, WireError};
+use super::{HEADER_BYTES, SECTION_WORDS, WireError};
 use crate::Frame;
 
 /// Reads frames from bytes that arrive in pieces of any size.
@@ -74,7 +74,7 @@ pub fn decode_all(mut bytes: &[u8]) -> Result<Vec<Frame>, WireError> {
 struct Body {
     kind: Kind,
     sizes: Sizes,
-    /// Four numbers a section.
+    /// Five numbers a section.
     sections: Vec<u32>,
     columns: Batch,
     /// Column that is being filled, in the order of the wire, and how much of it is.
@@ -91,8 +91,15 @@ impl Body {
         Body {
             kind: header.kind,
             sizes,
-            sections: vec![0; 4 * sizes.sections],
-            columns: Batch { timestamps: vec![0; sizes.rows], keys: blobs(sizes.key_bytes), values: blobs(sizes.value_bytes) },
+            sections: vec![0; SECTION_WORDS * sizes.sections],
+            columns: Batch {
+                timestamps: vec![0; sizes.rows],
+                keys: blobs(sizes.key_bytes),
+                values: blobs(sizes.value_bytes),
+                extras: sizes
+                    .header_bytes
+                    .map(|header_bytes| Box::new(Extras { absent: vec![0; sizes.rows], headers: blobs(header_bytes) })),
+            },
             column: 0,
             filled: 0,
         }
@@ -101,14 +108,20 @@ impl Body {
     /// Takes what belongs to this frame. Whether it is whole.
     fn fill(&mut self, input: &mut &[u8]) -> bool {
         let columns = &mut self.columns;
+        // Where there are no extras, their columns are empty and so are full at once.
+        let mut none = Extras::default();
+        let extras = columns.extras.as_deref_mut().unwrap_or(&mut none);
         loop {
             let done = match self.column {
                 0 => fill(self.sections.as_mut_bytes(), &mut self.filled, input),
                 1 => fill(columns.timestamps.as_mut_bytes(), &mut self.filled, input),
                 2 => fill(columns.keys.ends.as_mut_bytes(), &mut self.filled, input),
                 3 => fill(columns.values.ends.as_mut_bytes(), &mut self.filled, input),
-                4 => append(&mut columns.keys.bytes, self.sizes.key_bytes, input),
-                5 => append(&mut columns.values.bytes, self.sizes.value_bytes, input),
+                4 => fill(extras.headers.ends.as_mut_bytes(), &mut self.filled, input),
+                5 => fill(&mut extras.absent, &mut self.filled, input),
+                6 => append(&mut columns.keys.bytes, self.sizes.key_bytes, input),
+                7 => append(&mut columns.values.bytes, self.sizes.value_bytes, input),
+                8 => append(&mut extras.headers.bytes, self.sizes.header_bytes.unwrap_or_default(), input),
                 _ => return true,
             };
             if !done {
@@ -121,8 +134,11 @@ impl Body {
 
     fn finish(mut self) -> Result<Frame, WireError> {
         swap_on_big_endian(&mut self.columns);
+        if self.columns.extras.as_ref().is_some_and(|extras| extras.view().is_plain()) {
+            return Err(WireError::Header("it has a flag for extras, and no row has any"));
+        }
         if self.kind == Kind::Keyed {
-            let sections = self.sections.as_chunks::<4>().0.iter().map(section).collect::<Result<_, _>>()?;
+            let sections = self.sections.as_chunks::<SECTION_WORDS>().0.iter().map(section).collect::<Result<_, _>>()?;
             return Ok(Frame::Keyed(KeyedBatch::from_parts(self.columns, sections)?));
         }
         let rows = self.columns.view();
@@ -132,18 +148,21 @@ impl Body {
         if !rows.values.is_valid() {
             return Err(WireError::Column("values"));
         }
+        if rows.extras.is_some() && !rows.is_valid() {
+            return Err(WireError::Extras);
+        }
         Ok(Frame::Rows(Arc::new(self.columns)))
     }
 }
 
-fn section(words: &[u32; 4]) -> Result<Section, WireError> {
-    let [key_group, rows_end, key_bytes_end, value_bytes_end] = words.map(u32::from_le);
+fn section(words: &[u32; SECTION_WORDS]) -> Result<Section, WireError> {
+    let [key_group, rows_end, key_bytes_end, value_bytes_end, header_bytes_end] = words.map(u32::from_le);
     let key_group = u16::try_from(key_group).map_err(|_| WireError::TooLarge {
         what: "as the number of a key group",
         found: key_group as usize,
         max: usize::from(limits::KEY_GROUPS_MAX) - 1,
     })?;
-    Ok(Section { key_group, rows_end, key_bytes_end, value_bytes_end })
+    Ok(Section { key_group, rows_end, key_bytes_end, value_bytes_end, header_bytes_end })
 }
 
 /// Moves bytes from `input` to the unfilled part of `to`. Whether it is full.

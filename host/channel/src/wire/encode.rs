@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_model::{Batch, KeyedBatch};
+use weir_model::{Batch, Extras, KeyedBatch, Section};
 use zerocopy::IntoBytes;
 
 use super::header::Header;
@@ -89,19 +89,27 @@ fn copy_one(frame: &Frame, out: &mut Vec<u8>) {
 fn append_sections(rows: &KeyedBatch, out: &mut Vec<u8>) {
     out.reserve(rows.sections_len() * SECTION_BYTES);
     for section in rows.section_ends() {
-        let words = [u32::from(section.key_group), section.rows_end, section.key_bytes_end, section.value_bytes_end];
+        let Section { key_group, rows_end, key_bytes_end, value_bytes_end, header_bytes_end } = *section;
+        let words = [u32::from(key_group), rows_end, key_bytes_end, value_bytes_end, header_bytes_end];
         words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     }
 }
 
-/// The columns in their order on the wire.
-const COLUMNS: [fn(&Batch) -> &[u8]; 5] = [
+/// The columns in their order on the wire. Those of extras are empty where there are none.
+const COLUMNS: [fn(&Batch) -> &[u8]; 8] = [
     |rows| rows.timestamps.as_bytes(),
     |rows| rows.keys.ends.as_bytes(),
     |rows| rows.values.ends.as_bytes(),
+    |rows| of_extras(rows, |extras| extras.headers.ends.as_bytes()),
+    |rows| of_extras(rows, |extras| &extras.absent),
     |rows| &rows.keys.bytes,
     |rows| &rows.values.bytes,
+    |rows| of_extras(rows, |extras| &extras.headers.bytes),
 ];
+
+fn of_extras(rows: &Batch, column: fn(&Extras) -> &[u8]) -> &[u8] {
+    rows.extras.as_deref().map_or(&[], column)
+}
 
 /// A column that keeps its rows alive.
 struct Column<T> {
@@ -139,6 +147,7 @@ fn little_endian(rows: Arc<Batch>) -> Arc<Batch> {
 pub(super) fn swap_on_big_endian(rows: &mut Batch) {
     if cfg!(target_endian = "big") {
         rows.timestamps.iter_mut().for_each(|time| *time = time.to_le());
-        rows.keys.ends.iter_mut().chain(&mut rows.values.ends).for_each(|end| *end = end.to_le());
+        let headers = rows.extras.iter_mut().flat_map(|extras| &mut extras.headers.ends);
+        rows.keys.ends.iter_mut().chain(&mut rows.values.ends).chain(headers).for_each(|end| *end = end.to_le());
     }
 }

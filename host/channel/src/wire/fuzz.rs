@@ -13,7 +13,7 @@ pub fn frames(bytes: &[u8]) -> String {
     let mut said = check(bytes);
     if let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() {
         let mut sealed = header.to_vec();
-        sealed[..5].copy_from_slice(b"WEIR\x01");
+        sealed[..5].copy_from_slice(b"WEIR\x02");
         let checksum = xxh3_64(&sealed[..HEADER_BYTES - 8]);
         sealed[HEADER_BYTES - 8..].copy_from_slice(&checksum.to_le_bytes());
         sealed.extend_from_slice(body);

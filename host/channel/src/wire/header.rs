@@ -6,12 +6,14 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{HEADER_BYTES, WireError};
 use crate::Frame;
 
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 const MAGIC: [u8; 4] = *b"WEIR";
 const CHECKED: usize = HEADER_BYTES - 8;
 
 const FLAG_STOP: u16 = 1;
 const FLAG_UNALIGNED: u16 = 2;
+/// Of rows.
+const FLAG_EXTRAS: u16 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -30,6 +32,8 @@ pub(super) struct Sizes {
     pub(super) sections: usize,
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
+    /// Bytes of headers, where the rows have extras.
+    pub(super) header_bytes: Option<usize>,
 }
 
 /// A header that makes sense and is within bounds.
@@ -47,7 +51,8 @@ impl Sizes {
         let at_most = |what, found, max| if found <= max { Ok(()) } else { Err(WireError::TooLarge { what, found, max }) };
         at_most("rows", self.rows, limits::FRAME_ROWS_MAX)?;
         at_most("sections", self.sections, usize::from(limits::KEY_GROUPS_MAX).min(self.rows))?;
-        at_most("bytes", self.key_bytes.saturating_add(self.value_bytes), limits::FRAME_BYTES_MAX)
+        let header_bytes = self.header_bytes.unwrap_or_default();
+        at_most("bytes", self.key_bytes.saturating_add(self.value_bytes).saturating_add(header_bytes), limits::FRAME_BYTES_MAX)
     }
 }
 
@@ -55,8 +60,8 @@ impl Header {
     pub(super) fn of(frame: &Frame) -> Header {
         let plain = |kind| Header { kind, flags: 0, sizes: Sizes::default(), words: [0, 0] };
         match frame {
-            Frame::Rows(rows) => Header { sizes: sizes_of(rows, 0), ..plain(Kind::Rows) },
-            Frame::Keyed(rows) => Header { sizes: sizes_of(rows.columns(), rows.sections_len()), ..plain(Kind::Keyed) },
+            Frame::Rows(rows) => Header::of_rows(Kind::Rows, sizes_of(rows, 0)),
+            Frame::Keyed(rows) => Header::of_rows(Kind::Keyed, sizes_of(rows.columns(), rows.sections_len())),
             Frame::Watermark(time) => Header { words: [time.cast_unsigned(), 0], ..plain(Kind::Watermark) },
             Frame::Idle => plain(Kind::Idle),
             Frame::Barrier(barrier) => {
@@ -67,6 +72,11 @@ impl Header {
             }
             Frame::End => plain(Kind::End),
         }
+    }
+
+    fn of_rows(kind: Kind, sizes: Sizes) -> Header {
+        let flags = if sizes.header_bytes.is_some() { FLAG_EXTRAS } else { 0 };
+        Header { kind, flags, sizes, words: [sizes.header_bytes.unwrap_or_default() as u64, 0] }
     }
 
     /// The header as bytes. The sizes have been checked.
@@ -110,20 +120,29 @@ impl Header {
             _ => return Err(WireError::Header("the kind is unknown")),
         };
         let size = |at| u32::from_le_bytes(array(bytes, at)) as usize;
-        let sizes = Sizes { rows: size(8), sections: size(12), key_bytes: size(16), value_bytes: size(20) };
         let words = [24, 32].map(|at| u64::from_le_bytes(array(bytes, at)));
-        let header = Header { kind, flags: u16::from_le_bytes(array(bytes, 6)), sizes, words };
+        let flags = u16::from_le_bytes(array(bytes, 6));
+        let has_extras = matches!(kind, Kind::Rows | Kind::Keyed) && flags & FLAG_EXTRAS != 0;
+        // What does not fit is too large anyway.
+        let header_bytes = has_extras.then(|| usize::try_from(words[0]).unwrap_or(usize::MAX));
+        let sizes = Sizes { rows: size(8), sections: size(12), key_bytes: size(16), value_bytes: size(20), header_bytes };
+        let header = Header { kind, flags, sizes, words };
         header.check()?;
         Ok(header)
     }
 
     fn check(&self) -> Result<(), WireError> {
         self.sizes.check()?;
-        let flags_max = if self.kind == Kind::Barrier { FLAG_STOP | FLAG_UNALIGNED } else { 0 };
+        let flags_max = match self.kind {
+            Kind::Barrier => FLAG_STOP | FLAG_UNALIGNED,
+            Kind::Rows | Kind::Keyed => FLAG_EXTRAS,
+            Kind::Watermark | Kind::Idle | Kind::End => 0,
+        };
         let words_used = match self.kind {
             Kind::Barrier => 2,
             Kind::Watermark => 1,
-            _ => 0,
+            Kind::Rows | Kind::Keyed => usize::from(self.sizes.header_bytes.is_some()),
+            Kind::Idle | Kind::End => 0,
         };
         if self.flags & !flags_max != 0 {
             return Err(WireError::Header("it has flags that its kind does not know"));
@@ -158,11 +177,13 @@ impl Header {
     }
 }
 
-fn sizes_of(columns: &weir_model::Batch, sections: usize) -> Sizes {
-    Sizes { rows: columns.len(), sections, key_bytes: columns.keys.bytes.len(), value_bytes: columns.values.bytes.len() }
+pub(super) fn sizes_of(columns: &weir_model::Batch, sections: usize) -> Sizes {
+    let header_bytes = columns.extras.as_ref().map(|extras| extras.headers.bytes.len());
+    let (key_bytes, value_bytes) = (columns.keys.bytes.len(), columns.values.bytes.len());
+    Sizes { rows: columns.len(), sections, key_bytes, value_bytes, header_bytes }
 }
 
-/// Some bytes of a header, whose length is known.
+/// Some bytes of a frame's header, whose length is known.
 fn array<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
     std::array::from_fn(|index| bytes[at + index])
 }

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use weir_model::{Batch, BatchRef, Blobs, KeyGroup, KeyedBatch, Section, limits};
+use weir_model::{Batch, BatchRef, KeyedBatch, RowRef, limits};
 
 use super::WireError;
-use super::header::Sizes;
+use super::header::sizes_of;
 use crate::Frame;
 
 pub(super) enum Fit {
@@ -23,8 +23,7 @@ pub(super) fn fits(frame: &Frame) -> bool {
         Frame::Keyed(rows) => (rows.columns(), rows.sections_len()),
         Frame::Watermark(_) | Frame::Idle | Frame::Barrier(_) | Frame::End => return true,
     };
-    let (key_bytes, value_bytes) = (columns.keys.bytes.len(), columns.values.bytes.len());
-    !columns.is_empty() && Sizes { rows: columns.len(), sections, key_bytes, value_bytes }.check().is_ok()
+    !columns.is_empty() && sizes_of(columns, sections).check().is_ok()
 }
 
 /// The frame, or pieces of it in order, each within the bounds. None for a frame of rows without any.
@@ -35,33 +34,36 @@ pub(super) fn fit(frame: Frame) -> Result<Fit, WireError> {
     let mut pieces = Vec::new();
     match &frame {
         Frame::Rows(rows) => {
-            let mut piece = Batch::default();
-            for (index, (time, key, value)) in rows.rows().enumerate() {
-                check_row(index, key, value)?;
-                piece.push(time, key, value);
-                if is_full(piece.view()) {
+            let (mut piece, mut room) = (Batch::default(), Room::default());
+            let mut first = 0;
+            while first < rows.len() {
+                let end = room.take(rows.view(), first, 0)?;
+                piece.extend_range(rows.view(), first..end);
+                first = end;
+                if room.is_full() || first == rows.len() {
                     pieces.push(Frame::Rows(Arc::new(std::mem::take(&mut piece))));
+                    room = Room::default();
                 }
-            }
-            if !piece.is_empty() {
-                pieces.push(Frame::Rows(Arc::new(piece)));
             }
         }
         Frame::Keyed(rows) => {
-            let mut piece = Piece::default();
-            let mut index = 0;
+            let (mut piece, mut room) = (KeyedBatch::default(), Room::default());
+            let mut rows_before = 0;
             for (group, section) in rows.sections() {
-                for (time, key, value) in section.rows() {
-                    check_row(index, key, value)?;
-                    index += 1;
-                    piece.push(group, time, key, value);
-                    if is_full(piece.columns.view()) {
-                        pieces.push(std::mem::take(&mut piece).finish()?);
+                let mut first = 0;
+                while first < section.len() {
+                    let end = room.take(section, first, rows_before)?;
+                    piece.push_section(group, section, first..end);
+                    first = end;
+                    if room.is_full() {
+                        pieces.push(Frame::Keyed(std::mem::take(&mut piece)));
+                        room = Room::default();
                     }
                 }
+                rows_before += section.len();
             }
-            if !piece.columns.is_empty() {
-                pieces.push(piece.finish()?);
+            if !piece.is_empty() {
+                pieces.push(Frame::Keyed(piece));
             }
         }
         Frame::Watermark(_) | Frame::Idle | Frame::Barrier(_) | Frame::End => {}
@@ -69,51 +71,36 @@ pub(super) fn fit(frame: Frame) -> Result<Fit, WireError> {
     Ok(Fit::Several(pieces))
 }
 
-fn is_full(rows: BatchRef<'_>) -> bool {
-    let bytes = rows.keys.bytes.len() + rows.values.bytes.len();
-    rows.len() >= limits::FRAME_ROWS_MAX || bytes >= limits::FRAME_BYTES_TARGET
-}
-
-fn check_row(row: usize, key: &[u8], value: &[u8]) -> Result<(), WireError> {
-    if key.len() > limits::KEY_BYTES_MAX || value.len() > limits::VALUE_BYTES_MAX {
-        return Err(WireError::Row { row, key_bytes: key.len(), value_bytes: value.len() });
-    }
-    Ok(())
-}
-
-/// Rows by key group, as far as they fit into one frame.
+/// What a piece has taken in.
 #[derive(Default)]
-struct Piece {
-    columns: Batch,
-    sections: Vec<Section>,
+struct Room {
+    rows: usize,
+    bytes: usize,
 }
 
-impl Piece {
-    fn push(&mut self, key_group: KeyGroup, time: i64, key: &[u8], value: &[u8]) {
-        if self.sections.last().is_none_or(|last| last.key_group != key_group) {
-            let (keys, values) = (&self.columns.keys.bytes, &self.columns.values.bytes);
-            let (key_bytes_end, value_bytes_end) = (keys.len() as u32, values.len() as u32);
-            let rows_end = self.columns.len() as u32;
-            self.sections.push(Section { key_group, rows_end, key_bytes_end, value_bytes_end });
+impl Room {
+    /// Takes rows from `first` on until the piece is full. Gives one past the last of them. `rows_before` is how many rows of the frame
+    /// come before these.
+    fn take(&mut self, rows: BatchRef<'_>, first: usize, rows_before: usize) -> Result<usize, WireError> {
+        let mut row = first;
+        while row < rows.len() && !self.is_full() {
+            self.bytes += row_bytes(rows_before + row, rows.row(row))?;
+            self.rows += 1;
+            row += 1;
         }
-        let last = self.sections.len() - 1;
-        let start = last.checked_sub(1).map(|before| self.sections[before]);
-        let section = &mut self.sections[last];
-        self.columns.timestamps.push(time);
-        section.rows_end = self.columns.len() as u32;
-        section.key_bytes_end = append(&mut self.columns.keys, start.map_or(0, |s| s.key_bytes_end), key);
-        section.value_bytes_end = append(&mut self.columns.values, start.map_or(0, |s| s.value_bytes_end), value);
+        Ok(row)
     }
 
-    fn finish(self) -> Result<Frame, WireError> {
-        Ok(Frame::Keyed(KeyedBatch::from_parts(self.columns, self.sections)?))
+    fn is_full(&self) -> bool {
+        self.rows >= limits::FRAME_ROWS_MAX || self.bytes >= limits::FRAME_BYTES_TARGET
     }
 }
 
-/// Appends an item to a section that starts at byte `start`. Gives where its bytes end.
-fn append(column: &mut Blobs, start: u32, item: &[u8]) -> u32 {
-    column.bytes.extend_from_slice(item);
-    let end = column.bytes.len() as u32;
-    column.ends.push(end - start);
-    end
+/// Bytes of a row, if a frame can carry it. `index` is its place in the frame.
+fn row_bytes(index: usize, row: RowRef<'_>) -> Result<usize, WireError> {
+    let (key_bytes, value_bytes, header_bytes) = (row.key_bytes().len(), row.value_bytes().len(), row.headers.len());
+    if key_bytes > limits::KEY_BYTES_MAX || value_bytes > limits::VALUE_BYTES_MAX || header_bytes > limits::HEADERS_BYTES_MAX {
+        return Err(WireError::Row { row: index, key_bytes, value_bytes, header_bytes });
+    }
+    Ok(key_bytes + value_bytes + header_bytes)
 }

@@ -74,7 +74,8 @@ impl Sink for Blackhole {
     fn write(&mut self, rows: BatchRef<'_>) -> Result<(), ConnectorError> {
         self.hold(rows.len());
         self.rows += rows.len() as u64;
-        self.bytes += (rows.keys.bytes.len() + rows.values.bytes.len()) as u64;
+        let headers = rows.extras.map_or(0, |extras| extras.headers.bytes.len());
+        self.bytes += (rows.keys.bytes.len() + rows.values.bytes.len() + headers) as u64;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use weir_model::{BatchRef, Timestamp};
+use weir_model::{BatchRef, RowRef, headers_of};
 
 use crate::SettingError;
 use crate::event_time::write_rfc3339;
@@ -15,9 +15,11 @@ use crate::settings::Settings;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// `{"key":…,"time":…,"value":…}`. The time is RFC 3339, UTC, milliseconds. A key is a string. A value that is JSON stands as
-    /// it is, other text as a string. What is not UTF-8 is `{"base64":…}`. A row without key has `"key":null`.
+    /// it is, other text as a string. What is not UTF-8 is `{"base64":…}`. What is absent is `null`. Where there are headers,
+    /// `"headers":[[name,value],…]` follows, all of them strings or `{"base64":…}`.
     Json,
-    /// The value and a line feed. Line feeds within a value are kept, so they cannot be told from ends.
+    /// The value and a line feed. Line feeds within a value are kept, so they cannot be told from ends. A row without value is an empty
+    /// line; keys, times and headers are not written.
     Lines,
 }
 
@@ -37,7 +39,7 @@ impl Format {
     /// Appends all rows.
     pub(super) fn write(self, rows: BatchRef<'_>, out: &mut Vec<u8>) {
         match self {
-            Format::Json => rows.rows().for_each(|(time, key, value)| write_json(time, key, value, out)),
+            Format::Json => rows.rows().for_each(|row| write_json(row, out)),
             Format::Lines => {
                 out.reserve(rows.values.bytes.len() + rows.len());
                 for value in rows.values.iter() {
@@ -49,22 +51,45 @@ impl Format {
     }
 }
 
-fn write_json(time: Timestamp, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+fn write_json(row: RowRef<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"key\":");
-    match (key, std::str::from_utf8(key)) {
-        (b"", _) => out.extend_from_slice(b"null"),
-        (_, Ok(text)) => write_string(text, out),
-        (bytes, Err(_)) => write_base64(bytes, out),
+    match row.key {
+        None => out.extend_from_slice(b"null"),
+        Some(key) => write_bytes(key, out),
     }
     out.extend_from_slice(b",\"time\":\"");
-    write_rfc3339(time, out);
+    write_rfc3339(row.timestamp, out);
     out.extend_from_slice(b"\",\"value\":");
-    match std::str::from_utf8(value) {
-        Ok(text) if is_json(text) => out.extend_from_slice(&one_line(text)),
-        Ok(text) => write_string(text, out),
-        Err(_) => write_base64(value, out),
+    match row.value.map(|value| (value, std::str::from_utf8(value))) {
+        None => out.extend_from_slice(b"null"),
+        Some((_, Ok(text))) if is_json(text) => out.extend_from_slice(&one_line(text)),
+        Some((_, Ok(text))) => write_string(text, out),
+        Some((value, Err(_))) => write_base64(value, out),
+    }
+    if !row.headers.is_empty() {
+        write_headers(row.headers, out);
     }
     out.extend_from_slice(b"}\n");
+}
+
+fn write_headers(headers: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"headers\":[");
+    for (index, (name, value)) in headers_of(headers).enumerate() {
+        out.extend_from_slice(if index == 0 { b"[" } else { b",[" });
+        write_bytes(name, out);
+        out.push(b',');
+        write_bytes(value, out);
+        out.push(b']');
+    }
+    out.push(b']');
+}
+
+/// Text as a string, anything else as `{"base64":"..."}`.
+fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => write_string(text, out),
+        Err(_) => write_base64(bytes, out),
+    }
 }
 
 /// Whether a text is one JSON value.
@@ -109,11 +134,15 @@ mod tests {
 
     use super::*;
     use proptest::prelude::*;
-    use weir_model::Batch;
+    use weir_model::{Batch, Timestamp, push_header};
 
     fn line(format: Format, time: Timestamp, key: &[u8], value: &[u8]) -> String {
+        line_of(format, RowRef::new(time, key, value))
+    }
+
+    fn line_of(format: Format, row: RowRef<'_>) -> String {
         let mut rows = Batch::default();
-        rows.push(time, key, value);
+        rows.push_row(row);
         let mut out = Vec::new();
         format.write(rows.view(), &mut out);
         String::from_utf8(out).unwrap()
@@ -125,13 +154,28 @@ mod tests {
         assert_eq!(json(b"/a", b"7"), "{\"key\":\"/a\",\"time\":\"1970-01-01T00:00:00.000Z\",\"value\":7}\n");
         assert_eq!(
             json(b"", b" {\"a\":\n[1,\r2]} "),
-            "{\"key\":null,\"time\":\"1970-01-01T00:00:00.000Z\",\"value\":{\"a\": [1, 2]}}\n"
+            "{\"key\":\"\",\"time\":\"1970-01-01T00:00:00.000Z\",\"value\":{\"a\": [1, 2]}}\n"
         );
         assert!(json(b"k", b"not \"json\"\n\x01").contains(r#""value":"not \"json\"\n\u0001"}"#));
         assert!(json(b"k", b"01").contains(r#""value":"01"}"#), "a leading zero is no JSON number");
         assert!(json(b"k", b"{} {}").contains(r#""value":"{} {}"}"#));
         assert!(json(b"k", b"").contains(r#""value":""}"#));
         assert!(json(b"\xff\x00", b"\"\xff\"").contains(r#"{"key":{"base64":"/wA="},"#));
+    }
+
+    #[test]
+    fn s114_what_is_absent_is_null_and_headers_are_written_where_there_are_some() {
+        let nothing = line_of(Format::Json, RowRef::default());
+        assert_eq!(nothing, "{\"key\":null,\"time\":\"1970-01-01T00:00:00.000Z\",\"value\":null}\n");
+        assert!(line(Format::Json, 0, b"", b"").contains(r#""value":""}"#), "an empty value is there");
+        let mut headers = Vec::new();
+        [(&b"trace"[..], &b"a\"b"[..]), (b"", b"\xff"), (b"n", b"7")]
+            .iter()
+            .for_each(|(name, value)| push_header(&mut headers, name, value));
+        let row = RowRef { headers: &headers, ..RowRef::new(0, b"k", b"1") };
+        let expected = r#""value":1,"headers":[["trace","a\"b"],["",{"base64":"/w=="}],["n","7"]]}"#;
+        assert!(line_of(Format::Json, row).contains(expected), "{}", line_of(Format::Json, row));
+        assert_eq!(line_of(Format::Lines, RowRef { value: None, ..row }), "\n");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use weir_model::{Batch, OddExample, OddKind, Oddities, limits};
+use weir_model::{Batch, OddExample, OddKind, Oddities, RowRef, limits};
 
 use crate::ConnectorError;
 
@@ -182,9 +182,7 @@ impl Lines {
                 self.refuse(name, rules)?;
             }
         } else if !line.is_empty() || rules.keep_empty {
-            rows.timestamps.push(0);
-            rows.keys.close_item();
-            rows.values.push(line);
+            rows.push_row(RowRef { timestamp: 0, key: None, value: Some(line), headers: b"" });
         }
         Ok(())
     }

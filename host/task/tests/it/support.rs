@@ -30,7 +30,7 @@ pub(crate) fn batch(rows: &[Row]) -> Batch {
 
 pub(crate) fn rows_of(batch: BatchRef<'_>) -> Vec<Row> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    batch.rows().map(|(time, key, value)| (time, text(key), text(value))).collect()
+    batch.rows().map(|row| (row.timestamp, text(row.key_bytes()), text(row.value_bytes()))).collect()
 }
 
 pub(crate) fn frame(rows: &[Row]) -> Frame {

@@ -536,7 +536,7 @@ impl Sink for Output {
         self.panic_at(Panic::Write);
         let delay = self.files.lock().delay;
         std::thread::sleep(delay * rows.len() as u32);
-        self.current.extend(rows.rows().map(|(_, _, value)| String::from_utf8(value.to_vec()).unwrap()));
+        self.current.extend(rows.values.iter().map(|value| String::from_utf8(value.to_vec()).unwrap()));
         Ok(())
     }
 

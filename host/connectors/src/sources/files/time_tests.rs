@@ -51,8 +51,9 @@ impl Subtask {
         let polled = self.source.poll(&mut rows, rows_max, 1 << 20).unwrap();
         self.generator.assign(&mut rows, Some(&event_time()), self.source.split_times(), 0).unwrap();
         self.ended |= polled == Polled::Ended;
-        for (time, _, value) in rows.rows() {
-            let row = (time, String::from_utf8(value.to_vec()).unwrap());
+        for row in rows.rows() {
+            let time = row.timestamp;
+            let row = (time, String::from_utf8(row.value_bytes().to_vec()).unwrap());
             let newest = seen.rows.iter().rev().map(|(time, _)| *time).max().unwrap_or(time);
             seen.spread = seen.spread.max(newest - time);
             if time <= watermark && watermark != Timestamp::MAX {

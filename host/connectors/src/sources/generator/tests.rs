@@ -140,8 +140,12 @@ fn rows_are_those_that_java_gives() {
         generator.restore(&splits).unwrap();
         let mut rows = Batch::default();
         assert_eq!(generator.poll(&mut rows, 1, 1).unwrap(), Polled::Rows);
-        let (found_ts, found_key, found_value) = rows.rows().next().unwrap();
-        assert_eq!((found_ts, found_key, hex(found_value).as_str()), (ts, &key.to_le_bytes()[..], value), "row {i}");
+        let found = rows.view().row(0);
+        assert_eq!(
+            (found.timestamp, found.key_bytes(), hex(found.value_bytes()).as_str()),
+            (ts, &key.to_le_bytes()[..], value),
+            "row {i}"
+        );
     }
 }
 
@@ -155,11 +159,11 @@ fn the_first_rows_of_all_splits_hash_to_what_java_says() {
             let left = 5_000 - rows.len();
             generator.poll(&mut rows, left.min(977), usize::MAX).unwrap();
         }
-        for (ts, key, value) in rows.rows() {
+        for row in rows.rows() {
             let mut add = |word: u64| hash = hash.wrapping_mul(31).wrapping_add(word);
-            add(u64::from_le_bytes(key.try_into().unwrap()));
-            add(ts as u64);
-            value.iter().for_each(|&byte| add(u64::from(byte)));
+            add(u64::from_le_bytes(row.key_bytes().try_into().unwrap()));
+            add(row.timestamp as u64);
+            row.value_bytes().iter().for_each(|&byte| add(u64::from(byte)));
         }
     }
     assert_eq!(hash, 9_731_078_897_438_960_973);
@@ -189,7 +193,8 @@ fn any_polls_and_restores_at_any_parallelism_give_each_row_once_and_in_order() {
                     let before = rows.len();
                     let polled = generator.poll(&mut rows, 1 + random(30 + round + poll, 300) as usize, 20_000).unwrap();
                     assert!(rows.view().is_valid() && (polled == Polled::Rows) == (rows.len() > before));
-                    for (ts, key, value) in rows.rows() {
+                    for row in rows.rows() {
+                        let (ts, key, value) = (row.timestamp, row.key_bytes(), row.value_bytes());
                         let i = u64::from_le_bytes(value[..8].try_into().unwrap());
                         found.entry(i / (COUNT / p)).or_default().push((ts, key.to_vec(), value.to_vec()));
                     }
