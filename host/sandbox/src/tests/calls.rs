@@ -8,7 +8,8 @@ fn what_is_emitted_is_what_was_sent_column_by_column() {
     let mut instance = Instance::new(&template(&HASH.1)).unwrap();
     let mut batch = Batch::default();
     batch.push(-5, b"key", b"value");
-    batch.push(i64::MAX, b"", b"");
+    // A key of no bytes says that there is none.
+    batch.push_row(weir_model::RowRef { timestamp: i64::MAX, key: None, value: Some(b""), headers: b"" });
     batch.push(0, b"k", &[0xff; 100]);
     let mut emitted = EmittedRows::new();
     emitted.rows_to(9).push(1, b"before", b"");
