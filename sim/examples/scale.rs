@@ -2,7 +2,7 @@
 
 fn main() {
     let measured = [250, 500, 1_000].map(|workers| weir_sim::scale::measure(workers, 20, 5));
-    let of = |measured: &weir_sim::scale::Measured| {
+    let of = |measured: &weir_sim::scale::Measurement| {
         serde_json::json!({
             "subtasks": measured.subtasks,
             "cpu_ms_per_checkpoint": measured.per_checkpoint.as_secs_f64() * 1_000.0,

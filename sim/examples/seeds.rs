@@ -8,53 +8,53 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use weir_sim::{Failed, Profile, cpu_time, run};
+use weir_sim::{Failure, Profile, cpu_time, run};
 
-struct Wanted {
+struct Options {
     first: u64,
     runs: u64,
     time: Option<Duration>,
     profiles: Vec<Profile>,
 }
 
-fn wanted() -> Result<Wanted, String> {
-    let mut wanted = Wanted { first: 0, runs: u64::MAX, time: None, profiles: Profile::ALL.to_vec() };
+fn options() -> Result<Options, String> {
+    let mut options = Options { first: 0, runs: u64::MAX, time: None, profiles: Profile::ALL.to_vec() };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{name} needs a number, not {value}"));
         match name.as_str() {
-            "--first" => wanted.first = number()?,
-            "--runs" => wanted.runs = number()?,
-            "--minutes" => wanted.time = Some(Duration::from_secs(60 * number()?)),
+            "--first" => options.first = number()?,
+            "--runs" => options.runs = number()?,
+            "--minutes" => options.time = Some(Duration::from_secs(60 * number()?)),
             "--profile" => {
                 let found = Profile::ALL.into_iter().find(|profile| format!("{profile:?}") == value);
-                wanted.profiles =
+                options.profiles =
                     vec![found.ok_or_else(|| format!("there is no profile {value}; there are {:?}", Profile::ALL))?];
             }
             _ => return Err(format!("there is no option {name}")),
         }
     }
-    if wanted.runs == u64::MAX && wanted.time.is_none() {
+    if options.runs == u64::MAX && options.time.is_none() {
         return Err("say how many: --runs N or --minutes N".to_owned());
     }
-    Ok(wanted)
+    Ok(options)
 }
 
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "this is what it is for")]
 fn main() -> ExitCode {
-    let wanted = match wanted() {
-        Ok(wanted) => wanted,
+    let options = match options() {
+        Ok(options) => options,
         Err(problem) => {
             eprintln!("{problem}");
             return ExitCode::from(2);
         }
     };
     let (began, cpu_before) = (Instant::now(), cpu_time());
-    let (mut done, mut rows, mut failed) = (0, 0, None::<Failed>);
-    while done < wanted.runs && failed.is_none() && wanted.time.is_none_or(|time| began.elapsed() < time) {
-        let profile = wanted.profiles[(done % wanted.profiles.len() as u64) as usize];
-        match run(wanted.first.wrapping_add(done), profile, None) {
+    let (mut done, mut rows, mut failed) = (0, 0, None::<Failure>);
+    while done < options.runs && failed.is_none() && options.time.is_none_or(|time| began.elapsed() < time) {
+        let profile = options.profiles[(done % options.profiles.len() as u64) as usize];
+        match run(options.first.wrapping_add(done), profile, None) {
             Ok(ran) => rows += ran.rows,
             Err(found) => failed = Some(found),
         }
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     println!(
         "{}",
         serde_json::json!({
-            "first": wanted.first,
+            "first": options.first,
             "runs": done,
             "rows": rows,
             "cpu_seconds": (cpu * 10.0).round() / 10.0,

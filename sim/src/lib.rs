@@ -6,7 +6,7 @@
 //! simulated is everything around it: time, which task is next, packets, the disk, crashes, people. One thread does it
 //! all, and the seed decides everything, so a run that fails fails again in the same way.
 //!
-//! [`run`] runs one seed and says what it came across; [`Failed`] says what must never happen and did. `README.md` has how to
+//! [`run`] runs one seed and says what it came across; [`Failure`] says what must never happen and did. `README.md` has how to
 //! replay one, and what is not simulated. For development only: nothing depends on this crate.
 
 mod clock;
@@ -14,6 +14,7 @@ mod connectors;
 mod coordinator;
 mod disk;
 mod executor;
+mod ids;
 mod network;
 mod operators;
 mod oracle;
@@ -21,8 +22,9 @@ mod outside;
 mod random;
 pub mod scale;
 mod scenario;
+
+mod sightings;
 mod source;
-mod storekeeper;
 mod worker;
 mod world;
 
@@ -33,7 +35,7 @@ use std::{fmt, panic};
 
 pub use scale::cpu_time;
 pub use scenario::{Mutation, Profile};
-pub use world::Seen;
+pub use sightings::Sightings;
 use world::World;
 
 /// A run that went as it must.
@@ -48,14 +50,14 @@ pub struct Ran {
     /// Rows that sinks have committed.
     pub rows: usize,
     /// What it came across.
-    pub seen: Seen,
+    pub seen: Sightings,
     /// The greatest watermark that the operator in the middle was told in the second second, where there was one.
     pub watermark_in_between: Option<i64>,
 }
 
 /// A run in which something went wrong that must never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct Failure {
     /// The seed.
     pub seed: u64,
     /// The kind of run.
@@ -64,28 +66,28 @@ pub struct Failed {
     pub wrong: Vec<String>,
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} with seed {}: {}", self.profile, self.seed, self.wrong.join("; "))
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for Failure {}
 
 /// Runs a job from a seed to its end, and compares its output with what it must be.
 ///
 /// # Errors
 /// If a row is lost or comes twice, time runs backwards for an operator, a checkpoint completes without all of its parts, or
 /// the job does not come to an end.
-pub fn run(seed: u64, profile: Profile, mutation: Option<Mutation>) -> Result<Ran, Failed> {
+pub fn run(seed: u64, profile: Profile, mutation: Option<Mutation>) -> Result<Ran, Failure> {
     let ran = panic::catch_unwind(|| run_to_end(seed, profile, mutation));
     ran.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        Err(Failed { seed, profile, wrong: vec![format!("panicked: {}", text.unwrap_or("at the place named above"))] })
+        Err(Failure { seed, profile, wrong: vec![format!("panicked: {}", text.unwrap_or("at the place named above"))] })
     })
 }
 
-fn run_to_end(seed: u64, profile: Profile, mutation: Option<Mutation>) -> Result<Ran, Failed> {
+fn run_to_end(seed: u64, profile: Profile, mutation: Option<Mutation>) -> Result<Ran, Failure> {
     let mut world = World::new(seed, profile, mutation);
     let went = world.go();
     let mut wrong = world.outside.broken();
@@ -97,7 +99,7 @@ fn run_to_end(seed: u64, profile: Profile, mutation: Option<Mutation>) -> Result
         Err(stuck) => wrong.push(stuck),
     }
     if !wrong.is_empty() {
-        return Err(Failed { seed, profile, wrong });
+        return Err(Failure { seed, profile, wrong });
     }
     for (sink, records) in world.outside.output() {
         world.trace.note_bytes(sink.as_bytes());

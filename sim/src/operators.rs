@@ -100,9 +100,9 @@ impl State {
     }
 }
 
-struct Encoded(Vec<u8>);
+struct EncodedImage(Vec<u8>);
 
-impl CapturedState for Encoded {
+impl CapturedState for EncodedImage {
     fn raw_bytes(&self) -> usize {
         self.0.len()
     }
@@ -126,7 +126,7 @@ impl InstanceFactory for Factory {
             of: self.clone(),
             state: State::of_chain(images),
             captured: CheckpointId(0),
-            changed: Changed::default(),
+            changed: ChangeSet::default(),
             uncommitted: Vec::new(),
         }))
     }
@@ -134,7 +134,7 @@ impl InstanceFactory for Factory {
 
 /// Which entries have changed.
 #[derive(Clone, Debug, Default)]
-struct Changed {
+struct ChangeSet {
     keys: BTreeSet<Vec<u8>>,
     seen: BTreeSet<RowId>,
 }
@@ -144,9 +144,9 @@ struct Native {
     state: State,
     captured: CheckpointId,
     /// Since the last capture.
-    changed: Changed,
+    changed: ChangeSet,
     /// What captures hold whose checkpoints are not known to be complete.
-    uncommitted: Vec<(CheckpointId, Changed)>,
+    uncommitted: Vec<(CheckpointId, ChangeSet)>,
 }
 
 fn row_id(value: &[u8]) -> RowId {
@@ -262,7 +262,7 @@ impl OperatorInstance for Native {
             image.keys.extend(changed.keys.iter().filter_map(|key| Some((key.clone(), *self.state.keys.get(key)?))));
             image.seen.extend(changed.seen.iter().filter_map(|id| Some((*id, *self.state.seen.get(id)?))));
         }
-        Ok(Some(Box::new(Encoded(image.encode()))))
+        Ok(Some(Box::new(EncodedImage(image.encode()))))
     }
 
     fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {

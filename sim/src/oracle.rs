@@ -11,7 +11,7 @@ const LISTED_MAX: usize = 5;
 
 /// What a sink must have got.
 #[derive(Default)]
-struct Expected {
+struct Output {
     /// By id: the key, and how many copies. All copies differ in their number, where they are numbered.
     rows: BTreeMap<RowId, (Vec<u8>, u32)>,
     /// Rows of a key are numbered from 1.
@@ -25,7 +25,7 @@ fn ids(input: &Input, source: usize) -> impl Iterator<Item = RowId> {
     splits.flat_map(move |(split, of)| (0..of.rows).map(move |row| Input::id(source, split, row)))
 }
 
-fn expected(scenario: &Scenario) -> BTreeMap<&'static str, Expected> {
+fn expected(scenario: &Scenario) -> BTreeMap<&'static str, Output> {
     let input = &scenario.input;
     let from = |source: usize, fan: u8| {
         let copies = move |id: RowId| {
@@ -41,14 +41,14 @@ fn expected(scenario: &Scenario) -> BTreeMap<&'static str, Expected> {
         Shape::Hash | Shape::UnionHash | Shape::TwoInput => 1,
         Shape::Rebalance | Shape::UnionForward | Shape::Broadcast | Shape::Deep => scenario.fan,
     };
-    let mut out = Expected { rows: from(0, fan), numbered: true, digest: None };
+    let mut out = Output { rows: from(0, fan), numbered: true, digest: None };
     let mut sinks = BTreeMap::new();
     match scenario.shape {
         Shape::Hash | Shape::Rebalance | Shape::Deep => {}
         Shape::UnionForward => out.rows.extend(from(1, fan)),
         Shape::UnionHash => {
             out.rows.extend(from(1, fan));
-            sinks.insert("out2", Expected { rows: from(0, 1), numbered: false, digest: None });
+            sinks.insert("out2", Output { rows: from(0, 1), numbered: false, digest: None });
         }
         Shape::TwoInput => {
             // Each key group has its own instance, and each gives the row once.
@@ -58,7 +58,7 @@ fn expected(scenario: &Scenario) -> BTreeMap<&'static str, Expected> {
         Shape::Broadcast => {
             let all: Vec<RowId> = ids(input, 1).collect();
             let digest = Some((all.len() as u32, digest(all.iter())));
-            sinks.insert("out2", Expected { rows: BTreeMap::new(), numbered: false, digest });
+            sinks.insert("out2", Output { rows: BTreeMap::new(), numbered: false, digest });
         }
     }
     sinks.insert("out", out);
@@ -108,7 +108,7 @@ impl Complaints {
     }
 }
 
-fn rows(expected: &Expected, records: &[Record], exactly_once: bool, complaints: &mut Complaints) {
+fn rows(expected: &Output, records: &[Record], exactly_once: bool, complaints: &mut Complaints) {
     let mut found: BTreeMap<RowId, u32> = BTreeMap::new();
     for record in records.iter().filter(|record| record.id[0] != DIGEST) {
         *found.entry(record.id).or_default() += 1;
@@ -167,7 +167,7 @@ fn order(records: &[Record], complaints: &mut Complaints) {
 }
 
 /// What operators said at their end is about all rows.
-fn ends(expected: &Expected, records: &[Record], exactly_once: bool, complaints: &mut Complaints) {
+fn ends(expected: &Output, records: &[Record], exactly_once: bool, complaints: &mut Complaints) {
     let said: Vec<(u32, u64)> = records.iter().filter(|of| of.id[0] == DIGEST).map(|of| (of.number, of.digest)).collect();
     match expected.digest {
         None if said.is_empty() => {}

@@ -28,7 +28,7 @@ pub(crate) struct Record {
 }
 
 #[derive(Debug)]
-struct Staged {
+struct Piece {
     uid: String,
     index: u32,
     attempt: Attempt,
@@ -38,8 +38,8 @@ struct Staged {
 
 #[derive(Debug, Default)]
 struct Shelves {
-    staged: BTreeMap<String, Staged>,
-    visible: BTreeMap<String, Staged>,
+    staged: BTreeMap<String, Piece>,
+    visible: BTreeMap<String, Piece>,
     /// The newest attempt of each sink that has cleared away what was left behind.
     recovered: BTreeMap<String, Attempt>,
     /// Checkpoints whose manifests are durable.
@@ -114,7 +114,7 @@ impl Outside {
         self.shelves.lock().commits_again
     }
 
-    fn stage(&self, id: &str, staged: Staged) {
+    fn stage(&self, id: &str, staged: Piece) {
         if self.shelves.lock().staged.insert(id.to_owned(), staged).is_some() {
             self.complain(format!("{id} was prepared twice"));
         }
@@ -153,7 +153,7 @@ impl Outside {
     fn recover(&self, sink: &SimSink, keep: &[Value]) {
         let keep: BTreeSet<&str> = keep.iter().filter_map(Value::as_str).collect();
         let is_mine = |index: u32| index == sink.index || sink.index == 0 && index >= sink.parallelism;
-        let is_leftover = |id: &str, staged: &Staged| {
+        let is_leftover = |id: &str, staged: &Piece| {
             staged.uid == sink.uid && staged.attempt <= sink.attempt && is_mine(staged.index) && !keep.contains(id)
         };
         let mut shelves = self.shelves.lock();
@@ -257,7 +257,7 @@ impl Sink for SimSink {
                 let source = std::io::Error::from_raw_os_error(5);
                 return Err(ConnectorError::Io { action: "write", path: PathBuf::from(&id), source, hint: None });
             }
-            outside.stage(&id, Staged { uid, index, attempt, checkpoint, records });
+            outside.stage(&id, Piece { uid, index, attempt, checkpoint, records });
             must.made();
             Ok(Some(Value::String(id)))
         }))

@@ -24,7 +24,7 @@ const CHAIN: u64 = 3;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured {
+pub struct Measurement {
     /// Subtasks of the job.
     pub subtasks: usize,
     /// CPU time of the coordinator's threads for one checkpoint, the least of several: reports decoded, the master from the trigger to
@@ -107,14 +107,14 @@ pub fn cpu_time() -> Duration {
 }
 
 /// A master whose job's tasks run, and the place of its checkpoints.
-struct Running {
+struct Bench {
     master: Master,
     log: JobLog,
     now_ms: u64,
 }
 
-impl Running {
-    fn new(spec: &JobSpec, workers: usize) -> Running {
+impl Bench {
+    fn new(spec: &JobSpec, workers: usize) -> Bench {
         let settings = MasterJob {
             spec: spec.clone(),
             default_storage: "memory:".to_owned(),
@@ -127,7 +127,7 @@ impl Running {
         let storage = JobStorage::with_store(Arc::new(InMemory::new()), "memory:", "scale");
         let storage = storage.unwrap_or_else(|error| panic!("a storage in memory: {error}"));
         let log = JobLog::new(storage, Writer { epoch: Epoch { origin: [1; 16], count: 1 }, nonce: 1 });
-        let mut running = Running { master, log, now_ms: 0 };
+        let mut running = Bench { master, log, now_ms: 0 };
         let mut inputs = vec![Input::Tick];
         while let Some(input) = inputs.pop() {
             for output in running.handle(input) {
@@ -175,13 +175,13 @@ impl Running {
 ///
 /// # Panics
 /// If the master does not do what it must.
-pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measured {
+pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measurement {
     let spec = job(workers, subtasks);
     let planned = weir_plan::load(&spec.file, &spec.text, &[], &|_| None);
     let job = planned.unwrap_or_else(|problems| panic!("the job file of the measurement is wrong: {problems}"));
     let topology = Topology::new(&job);
     let tasks = topology.tasks();
-    let mut running = Running::new(&spec, workers);
+    let mut running = Bench::new(&spec, workers);
     let mut times = Vec::new();
     let mut manifest_bytes = 0;
     for checkpoint in (1..=checkpoints).map(CheckpointId) {
@@ -224,5 +224,5 @@ pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measured {
         times.push((before_storage + (cpu_time() - started), decoding));
     }
     let (per_checkpoint, decoding) = times.into_iter().min().unwrap_or_default();
-    Measured { subtasks: tasks, per_checkpoint, decoding, manifest_bytes }
+    Measurement { subtasks: tasks, per_checkpoint, decoding, manifest_bytes }
 }

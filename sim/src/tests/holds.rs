@@ -1,6 +1,6 @@
 //! What must hold, whatever happens. `WEIR_SIM_SEED` runs one seed, `WEIR_SIM_RUNS` another number of seeds.
 
-use crate::{Profile, Ran, Seen, run};
+use crate::{Profile, Ran, Sightings, run};
 
 /// Runs many seeds of a kind, or the one that the environment names. Gives what they came across, unless it was just one.
 pub(super) fn run_all(name: &str, profile: Profile, runs: u64) -> Option<Vec<Ran>> {
@@ -37,7 +37,7 @@ impl Drop for Replay<'_> {
 }
 
 /// That the runs came across this, in enough of them: a simulation in which nothing happens proves nothing.
-fn saw(ran: &[Ran], what: &str, least: usize, of: impl Fn(&Seen) -> bool) {
+fn saw(ran: &[Ran], what: &str, least: usize, of: impl Fn(&Sightings) -> bool) {
     let count = ran.iter().filter(|ran| of(&ran.seen)).count();
     assert!(count >= least, "only {count} of {} runs came across this: {what}", ran.len());
 }

@@ -46,14 +46,6 @@ const KNOWN: &[&str] = &[
     "host/worker/src/persist/queue.rs",
     "host/worker/src/persist/snapshot.rs",
     "host/worker/src/worker.rs",
-    "sim/examples/seeds.rs",
-    "sim/src/executor.rs",
-    "sim/src/lib.rs",
-    "sim/src/operators.rs",
-    "sim/src/oracle.rs",
-    "sim/src/outside.rs",
-    "sim/src/scale.rs",
-    "sim/src/world.rs",
 ];
 
 /// No type is called by a participle alone: `Said` and `Kept` say what has become of something, and not of what.

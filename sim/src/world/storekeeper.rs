@@ -2,43 +2,20 @@
 //! with what may go wrong. An answer may be lost, or come late or never; a request may take effect when nobody waits for it any
 //! more, even after its process has ended.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use weir_coordinator::carry_out;
-use weir_master::{Input, RequestId, Store, StoreFailure, StoreFailureKind, Stored};
-use weir_storage::{JobLog, Manifest, ManifestKind};
+use weir_master::{Input, Store, StoreFailure, StoreFailureKind, Stored};
+use weir_storage::{Manifest, ManifestKind};
 
-use crate::coordinator::{Process, ProcessId};
+use super::{Event, World};
+use crate::coordinator::{Process, Request, Straggler};
+use crate::ids::ProcessId;
 use crate::scenario::Fault;
-use crate::world::{Event, World};
 
 /// Times that a request is tried that the storage could not carry out at once.
 const TRIES: u64 = 4;
 
 /// Wait before the second try, in microseconds; before later ones twice, three times that.
 const RETRY_US: u64 = 50_000;
-
-/// Something that the storage is asked for.
-#[derive(Debug)]
-pub(crate) struct Request {
-    id: RequestId,
-    what: Store,
-    deadline_us: u64,
-    tries: u64,
-}
-
-impl Request {
-    pub(crate) fn new(id: RequestId, what: Store, deadline_ms: u64) -> Request {
-        Request { id, what, deadline_us: deadline_ms.saturating_mul(1_000), tries: 0 }
-    }
-}
-
-/// A request whose process does not wait for it.
-pub(crate) struct Straggler {
-    log: Arc<Mutex<JobLog>>,
-    what: Store,
-}
 
 impl World {
     pub(crate) fn ask_storage(&mut self, id: ProcessId, request: Request) {
