@@ -295,6 +295,8 @@ pub(crate) struct Scenario {
     pub(crate) faults: Vec<(u64, Fault)>,
     /// Of a hundred manifests that are written, those of which nobody hears.
     pub(crate) uncertain_percent: u64,
+    /// Of a hundred manifests, those before which the coordinator stands still while another takes its place.
+    pub(crate) pause_percent: u64,
     /// Faults that strike at certain steps instead of certain times, at most.
     pub(crate) step_faults: u32,
 }
@@ -356,6 +358,7 @@ impl Scenario {
             window_bytes: random.pick(&[1, 500, 4_000, 64_000]),
             chunk: random.pick(&[1, 3, 8, 30]),
             uncertain_percent: 0,
+            pause_percent: 0,
             faults: Vec::new(),
             step_faults: random.pick(&[0, 0, 1, 2, 4]),
         };
@@ -378,6 +381,9 @@ impl Scenario {
             scenario.tolerable_failures = 1_000;
             scenario.timeout_ms = 10_000;
             scenario.interval_ms = Some(random.pick(&[10, 25, 40]));
+        }
+        if profile == Profile::S88Second {
+            scenario.pause_percent = random.pick(&[0, 3, 10]);
         }
         if profile == Profile::S84Damage {
             scenario.retained = 3;

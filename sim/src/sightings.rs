@@ -73,6 +73,8 @@ pub struct Sightings {
     pub taken_back: u64,
     /// Processes that took the place of a coordinator that went on.
     pub second_coordinators: u64,
+    /// Of these, those that took it from one whose writing stood still before a checkpoint was complete.
+    pub paused: u64,
     /// Partitions of the network.
     pub partitions: u64,
     /// Requests to the disk that failed.

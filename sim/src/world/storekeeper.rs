@@ -17,6 +17,9 @@ const TRIES: u64 = 4;
 /// Wait before the second try, in microseconds; before later ones twice, three times that.
 const RETRY_US: u64 = 50_000;
 
+/// How long what writes for a coordinator stands still at most, in microseconds.
+const PAUSE_US: u64 = 5_000_000;
+
 impl World {
     pub(crate) fn ask_storage(&mut self, id: ProcessId, request: Request) {
         if let Some(process) = self.coordinator.processes.get_mut(&id) {
@@ -60,6 +63,13 @@ impl World {
                 self.at(until_us, Event::Straggler(Box::new(Straggler { log, what: request.what })));
             }
             return;
+        }
+        if self.pauses_now(id, &request) {
+            // What writes for it stands still, before the first byte, and goes on when another one leads.
+            self.seen.paused += 1;
+            self.second_coordinator();
+            let delay_us = self.random.below(PAUSE_US);
+            return self.after_disk(delay_us, Event::Storage(id, Box::new(request)));
         }
         let answer = carry_out(&mut log.lock(), &request.what);
         if let Err(StoreFailure { kind: StoreFailureKind::Transient, .. }) = &answer
@@ -117,6 +127,14 @@ impl World {
         if let Some(manifest) = found {
             self.outside.durable(manifest.attempt, manifest.id());
         }
+    }
+
+    /// With some luck, what writes for a process stands still: one that workers know and that is about to complete a checkpoint.
+    fn pauses_now(&mut self, id: ProcessId, request: &Request) -> bool {
+        self.coordinator.current == Some(id)
+            && matches!(request.what, Store::Complete { .. })
+            && self.scenario.pause_percent > 0
+            && self.random.percent(self.scenario.pause_percent)
     }
 
     /// A request takes effect that nobody waits for any more.

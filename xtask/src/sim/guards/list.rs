@@ -4,11 +4,11 @@ use super::Guard;
 
 pub(super) const GUARDS: &[Guard] = &[
     Guard {
-        name: "one attempt counts",
-        keeps: "an attempt that a newer one has fenced completes checkpoints",
-        file: "host/storage/src/log/state.rs",
-        holds: "        let older = self.leader.filter(|leader| by.epoch < leader.epoch);",
-        without: "        let older = self.leader.filter(|leader| by.epoch < leader.epoch);\n        if matches!(decision, Decision::Completed { .. }) {\n            return None;\n        }",
+        name: "an entry is there once",
+        keeps: "a coordinator that stood still replaces an entry of the one that leads since, and with it what was decided",
+        file: "host/storage/src/backend.rs",
+        holds: "        match self.wait(self.store.put_opts(path, PutPayload::from(bytes), PutMode::Create.into())) {",
+        without: "        match self.wait(self.store.put_opts(path, PutPayload::from(bytes), PutMode::Overwrite.into())) {",
         profile: "S88Second",
         seeds: 300,
     },
@@ -49,11 +49,11 @@ pub(super) const GUARDS: &[Guard] = &[
         seeds: 100,
     },
     Guard {
-        name: "going back is durable first",
-        keeps: "a crash after output was taken back goes on from the checkpoint whose output is gone",
+        name: "going back is remembered",
+        keeps: "who begins after a crash does not know that output has to be taken back",
         file: "host/storage/src/log/state.rs",
-        holds: "                after.checkpoints.retain(|checkpoint| !goes_back(checkpoint) && !void.contains(&checkpoint.id));",
-        without: "                let _ = void;",
+        holds: "                after.takes_back |= after.checkpoints.iter().any(goes_back);",
+        without: "",
         profile: "S84Damage",
         seeds: 300,
     },
@@ -100,7 +100,7 @@ pub(super) const GUARDS: &[Guard] = &[
         holds: ".find(|(id, _)| *id <= checkpoint)",
         without: ".next()",
         profile: "S80Uncertain",
-        seeds: 300,
+        seeds: 600,
     },
     Guard {
         name: "late answers are dropped",
