@@ -122,6 +122,13 @@ pub(crate) fn of_notice(notice: &Notice) -> Option<Entry> {
             let message = format!("{place} has not answered for {} s: {what}", waited.as_secs());
             entry(None, Warning, kinds::SLOW_STORAGE, message)
         }
+        Notice::SlowCommit { sinks, workers, waited } => {
+            let (sinks, workers, waited) = (sinks.join(", "), workers.join(", "), waited.as_secs());
+            let message = format!(
+                "sink {sinks} on worker {workers} has not committed its output for {waited} s; what it writes to may be a mount or a store that hangs"
+            );
+            entry(None, Warning, kinds::SLOW_COMMIT, message)
+        }
         Notice::NotRecorded { reason } => {
             let message = format!("the coordinator cannot record the execution, which begins once it can: {reason}");
             entry(None, Warning, kinds::NOT_RECORDED, message)

@@ -38,6 +38,8 @@ pub const SLOW_STEP: &str = "slow-step";
 pub const SLOW_END: &str = "slow-end";
 /// The checkpoint storage does not answer; what is waited for is named. Said again after twice as long, and so on.
 pub const SLOW_STORAGE: &str = "slow-storage";
+/// Sinks, which are named, have not made visible what a complete checkpoint holds. Said again after twice as long, and so on.
+pub const SLOW_COMMIT: &str = "slow-commit";
 /// The coordinator's own disk does not take the record of an attempt, whose tasks are built and start once it does.
 pub const NOT_RECORDED: &str = "not-recorded";
 /// The job failed and starts again.

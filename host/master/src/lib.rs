@@ -6,6 +6,7 @@
 //! the simulator) does that and brings the answers.
 
 mod answers;
+mod commits;
 mod deploy;
 mod deployed;
 mod ended;

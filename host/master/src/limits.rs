@@ -36,6 +36,9 @@ pub struct Limits {
     pub trial_end_ms_max: u64,
     /// Storage that has not answered after this long is told of; again after twice as long, and so on.
     pub slow_storage_ms: u64,
+    /// A sink that has not made visible what a checkpoint holds this long after that was complete is told of; again after twice as long, and
+    /// so on. It is waited for without a bound: what it shows is the job's result.
+    pub slow_commit_ms: u64,
     /// Storage is not waited for longer than this while tasks run: a checkpoint whose manifest nobody knows of holds the next one
     /// up, and a stop. A request to a store over a network is given up by its client long before.
     pub store_ms_max: u64,
@@ -59,6 +62,7 @@ impl Limits {
         end_ms_max: 3_000,
         trial_end_ms_max: 15_000,
         slow_storage_ms: 5_000,
+        slow_commit_ms: 5_000,
         store_ms_max: 60_000,
         store_begin_ms_max: 600_000,
         record_retry_ms: 500,

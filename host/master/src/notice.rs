@@ -151,6 +151,15 @@ pub enum Notice {
         /// How long it has been waited for.
         waited: Duration,
     },
+    /// Sinks take long to make visible what a complete checkpoint holds. Nothing is lost; a job that ends waits for them.
+    SlowCommit {
+        /// Uids of the sinks.
+        sinks: Vec<String>,
+        /// Workers whose tasks have not committed.
+        workers: Vec<String>,
+        /// How long the first of them has been waited for.
+        waited: Duration,
+    },
     /// The record of an execution that is about to begin was not taken; it is tried again, and nothing is lost but time.
     NotRecorded {
         /// Why.

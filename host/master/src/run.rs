@@ -1,6 +1,6 @@
 //! One running execution: the checkpoint machine is fed with what workers report, and what it says is done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use serde_json::Value;
 use weir_checkpoint::align::DeclineReason;
 use weir_checkpoint::machine::{AbortReason, Action, CheckpointMachine, CompletionKind, Config, Event};
 use weir_model::{BarrierKind, CheckpointId, TaskId};
-use weir_plan::{CheckpointMode, Job};
+use weir_plan::{CheckpointMode, Job, VertexKind};
 use weir_protocol::manifest::{Header, assemble};
 use weir_protocol::{Acknowledgement, Command, Commits, Report, WorkerId};
 use weir_storage::{Durable, Manifest, ManifestKind};
 
+use crate::commits::{CommitWatch, SlowCommits};
 use crate::deployed::{Deployed, Planned};
 use crate::ended::Ended;
 use crate::limits::Limits;
@@ -68,8 +69,7 @@ pub(crate) struct Run {
     triggered: BTreeMap<CheckpointId, Triggered>,
     counts: CheckpointCounts,
     last_completed: CheckpointId,
-    /// Up to where the sinks of each task have committed.
-    committed: Vec<CheckpointId>,
+    commits: CommitWatch,
     /// The manifest that is being written.
     writing: Option<(CheckpointId, RequestId)>,
     /// Set once the job ends with its last completed checkpoint.
@@ -91,7 +91,7 @@ impl Run {
             triggered: BTreeMap::new(),
             counts: CheckpointCounts::default(),
             last_completed: CheckpointId(0),
-            committed: vec![CheckpointId(0); tasks],
+            commits: CommitWatch::new(tasks),
             writing: None,
             done: None,
             rescale: None,
@@ -107,9 +107,7 @@ impl Run {
         let last = adopted.last_checkpoint();
         for (_, running) in &adopted.running {
             for (task, checkpoint) in &running.committed {
-                if let Some(held) = self.committed.get_mut(task.0 as usize) {
-                    *held = *checkpoint;
-                }
+                self.commits.committed(*task, *checkpoint, CheckpointId(0), around.now.steady_ms);
             }
         }
         let own = newest.filter(|manifest| manifest.attempt == attempt);
@@ -118,7 +116,7 @@ impl Run {
         }
         if let Some(durable) = own {
             self.last_completed = durable.id();
-            self.say_completed(&durable, around.out);
+            self.say_completed(&durable, around);
             // The one before had taken the last checkpoint, and did not live to see its end.
             self.done = match durable.kind {
                 ManifestKind::Checkpoint | ManifestKind::Savepoint => None,
@@ -155,9 +153,7 @@ impl Run {
                 Event::Declined { task, attempt, checkpoint, reason }
             }
             Report::Committed { task, checkpoint, .. } => {
-                if let Some(held) = self.committed.get_mut(task.0 as usize) {
-                    *held = checkpoint.max(*held);
-                }
+                self.commits.committed(task, checkpoint, self.last_completed, around.now.steady_ms);
                 return self.all_committed();
             }
             Report::Acknowledged { acknowledgement, .. } => {
@@ -335,7 +331,7 @@ impl Run {
                 let Some(durable) = durable.filter(|durable| durable.id() == checkpoint) else {
                     unreachable!("checkpoint {checkpoint} counts as complete, and the storage has not said so")
                 };
-                self.say_completed(durable, around.out);
+                self.say_completed(durable, around);
                 self.acknowledgements.retain(|id, _| *id > checkpoint);
                 self.triggered.retain(|id, _| *id > checkpoint);
                 around.tell(Store::Tidy);
@@ -380,13 +376,14 @@ impl Run {
     }
 
     /// Tells every worker that a checkpoint is complete, with what its sinks commit.
-    fn say_completed(&self, durable: &Durable, out: &mut Vec<Output>) {
+    fn say_completed(&mut self, durable: &Durable, around: &mut Around<'_>) {
         let checkpoint = durable.id();
+        self.commits.told(checkpoint, around.now.steady_ms, around.limits);
         for worker in &self.deployed.alive {
             let tasks = self.deployed.tasks.get(worker).map_or(&[][..], Vec::as_slice);
             let commits = tasks.iter().map(|task| (*task, self.committables(*task, durable))).collect();
             let command = Command::Completed { execution: self.deployed.id.clone(), checkpoint, commits };
-            out.push(Output::Send { worker: worker.clone(), command });
+            around.out.push(Output::Send { worker: worker.clone(), command });
         }
     }
 
@@ -422,7 +419,7 @@ impl Run {
     /// Whether the job has ended: its last checkpoint is complete, and everything in it committed.
     fn all_committed(&self) -> Option<Ended> {
         let kind = self.done?;
-        if self.committed.iter().any(|checkpoint| *checkpoint < self.last_completed) {
+        if !self.commits.reaches(self.last_completed) {
             return None;
         }
         Some(if kind == CompletionKind::Final { Ended::Finished } else { Ended::Stopped })
@@ -431,13 +428,27 @@ impl Run {
     /// When [`Run::tick`] is due.
     pub(crate) fn deadline_ms(&self) -> u64 {
         let checkpoints_ms = self.checkpoints.deadline_ms().filter(|_| self.done.is_none());
-        checkpoints_ms.map_or(self.progress_at_ms, |ms| ms.min(self.progress_at_ms))
+        checkpoints_ms.into_iter().chain(self.commits.deadline_ms()).fold(self.progress_at_ms, u64::min)
     }
 
     /// Time has passed.
     pub(crate) fn tick(&mut self, around: &mut Around<'_>) -> Option<Ended> {
+        if let Some(slow) = self.commits.slow(around.now.steady_ms, around.limits) {
+            around.notice(self.slow_commit(&slow));
+        }
         let is_due = self.checkpoints.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= around.now.steady_ms);
         if is_due { self.tell(Event::Tick, around) } else { None }
+    }
+
+    /// Whose commits take long. A task that says nothing has a sink that does not get on.
+    fn slow_commit(&self, slow: &SlowCommits) -> Notice {
+        let Deployed { job, topology, tasks, .. } = &self.deployed;
+        let vertices = slow.tasks.iter().flat_map(|task| &topology.chains()[topology.locate(*task).0].vertices);
+        let is_sink = |vertex: &&usize| matches!(job.vertices[**vertex].kind, VertexKind::Sink(_));
+        let sinks: BTreeSet<String> = vertices.filter(is_sink).map(|vertex| job.vertices[*vertex].uid.clone()).collect();
+        let is_slow = |of: &[TaskId]| of.iter().any(|task| slow.tasks.binary_search(task).is_ok());
+        let workers = tasks.iter().filter(|(_, of)| is_slow(of)).map(|(worker, _)| worker.to_string()).collect();
+        Notice::SlowCommit { sinks: sinks.into_iter().collect(), workers, waited: slow.waited }
     }
 
     /// How far it is, if that is to be told now.

@@ -110,6 +110,12 @@ impl Display {
             Notice::SlowStorage { what, place, waited } => {
                 self.warn(&format!("warning: {place} has not answered for {} s: {what}", waited.as_secs()));
             }
+            Notice::SlowCommit { sinks, waited, .. } => {
+                let (sinks, waited) = (sinks.join(", "), waited.as_secs());
+                self.warn(&format!(
+                    "warning: sink {sinks} has not committed its output for {waited} s; what it writes to may be a mount or a store that hangs"
+                ));
+            }
             Notice::OddRows { message } => self.warn(&format!("warning: {message}")),
             Notice::Stopping => {}
         }

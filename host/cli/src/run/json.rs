@@ -76,6 +76,9 @@ impl Lines {
             Notice::SlowStorage { what, place, waited } => {
                 self.line("slow_storage", json!({ "waits_for": what, "place": place, "waited_ms": waited.as_millis() as u64 }));
             }
+            Notice::SlowCommit { sinks, waited, .. } => {
+                self.line("slow_commit", json!({ "sinks": sinks, "waited_ms": waited.as_millis() as u64 }));
+            }
             Notice::OddRows { message } => self.line("odd_rows", json!({ "message": message })),
             Notice::Stopping => self.line("stopping", json!({})),
             // Of a cluster; a process alone has one worker, and slots for everyone.

@@ -47,6 +47,8 @@ pub(super) struct Bench {
     pub(super) asked: Vec<(RequestId, Store)>,
     /// The storage does not answer.
     pub(super) hangs: bool,
+    /// Sinks of worker `b` do not get on with their commits.
+    pub(super) commits_hang: bool,
     /// Attempts that have begun.
     pub(super) attempts: u64,
     /// Checkpoints that are complete.
@@ -74,6 +76,7 @@ impl Bench {
             notices: Vec::new(),
             asked: Vec::new(),
             hangs: false,
+            commits_hang: false,
             attempts: 0,
             complete: Vec::new(),
             commands: Vec::new(),
@@ -188,7 +191,11 @@ impl Bench {
 
     /// Workers answer everything, as those that are well do.
     pub(super) fn work(&mut self) {
-        for (worker, command) in std::mem::take(&mut self.commands) {
+        let commits_hang = self.commits_hang;
+        let hangs = |(worker, command): &mut (WorkerId, Command)| {
+            commits_hang && **worker == *"b" && matches!(command, Command::Completed { .. })
+        };
+        for (worker, command) in self.commands.extract_if(.., |told| !hangs(told)).collect::<Vec<_>>() {
             for report in answers(&worker, &command) {
                 self.tell(Input::Report { worker: worker.clone(), report: Box::new(report) });
             }
@@ -201,7 +208,8 @@ impl Bench {
             if self.over.is_some() {
                 return;
             }
-            let quiet = self.said.is_empty() && self.commands.is_empty() && (self.hangs || self.asked.is_empty());
+            let only_hangs = |(_, command): &(_, Command)| self.commits_hang && matches!(command, Command::Completed { .. });
+            let quiet = self.said.is_empty() && self.commands.iter().all(only_hangs) && (self.hangs || self.asked.is_empty());
             if quiet {
                 return;
             }

@@ -72,6 +72,43 @@ fn s86_storage_that_does_not_answer_is_told_of_with_what_is_waited_for_and_how_l
 }
 
 #[test]
+fn a_commit_that_hangs_is_told_of_with_its_sink_and_worker_also_while_the_job_ends() {
+    let told = |bench: &Bench| -> Vec<u64> {
+        let told = bench.notices.iter().filter_map(|notice| match notice {
+            Notice::SlowCommit { sinks, workers, waited } => {
+                assert_eq!((&sinks[..], &workers[..]), (&["out".to_owned()][..], &["b".to_owned()][..]));
+                Some(waited.as_secs())
+            }
+            _ => None,
+        });
+        told.collect()
+    };
+    for ends in [false, true] {
+        let mut bench = running();
+        if ends {
+            bench.wish(Wish::Stop);
+        } else {
+            bench.pass(1_000);
+        }
+        bench.commits_hang = true;
+        bench.settle();
+        for (seconds, expected) in [(4, &[][..]), (1, &[5]), (5, &[5, 10]), (10, &[5, 10, 20])] {
+            for _ in 0..seconds {
+                bench.pass(1_000);
+                bench.settle();
+            }
+            assert_eq!(told(&bench), expected, "{ends}");
+        }
+        assert!(bench.over.is_none(), "what sinks show is the job's result: it is waited for");
+        bench.commits_hang = false;
+        bench.settle();
+        assert_eq!(bench.over.is_some(), ends);
+        bench.pass(30_000);
+        assert_eq!(told(&bench).len(), 3, "{ends}");
+    }
+}
+
+#[test]
 fn s86_all_goes_on_when_the_storage_heals() {
     for at in ALL.into_iter().filter(|at| at.asks()) {
         let mut bench = reach(at);

@@ -69,10 +69,15 @@ fn too_much(acknowledgement: &Acknowledgement, bytes: usize) -> String {
     let outputs: usize = acknowledgement.sinks.iter().map(|sink| sink.committables.len()).sum();
     let instances = acknowledgement.instances.len();
     let in_flight = acknowledgement.in_flight.len();
+    let size_bytes_of_outputs = encode(&acknowledgement.sinks, &[]).len();
+    let advice = if size_bytes_of_outputs > bytes / 2 {
+        "outputs of a sink whose commits do not end pile up: see to what it writes to (a mount or a store that hangs)"
+    } else {
+        "raise `parallelism`, so that each task has fewer of them, or let a source read fewer files (move those that are read out of its path)"
+    };
     format!(
         "what it has to tell of it takes {bytes} bytes, and a message may have {CONTROL_MESSAGE_BYTES_MAX}: positions in {inputs} inputs, \
-         {outputs} outputs to commit, {instances} instances, rows in flight from {in_flight} channels; raise `parallelism`, so that each task \
-         has fewer of them, or let a source read fewer files (move those that are read out of its path)"
+         {outputs} outputs to commit, {instances} instances, rows in flight from {in_flight} channels; {advice}"
     )
 }
 
@@ -82,7 +87,8 @@ mod tests {
 
     use serde_json::json;
     use weir_model::{Attempt, CheckpointId, TaskId};
-    use weir_protocol::{Execution, Looked, Running, SourceAcknowledgement, decode};
+    use weir_protocol::{Execution, Looked, Running, SinkAcknowledgement, SourceAcknowledgement, decode};
+    use weir_storage::Committable;
 
     use super::*;
 
@@ -128,6 +134,17 @@ mod tests {
             assert!(reason.contains(part), "{reason}");
         }
         assert!(reason.len() < REASON_BYTES_MAX, "{}", reason.len());
+    }
+
+    #[test]
+    fn outputs_that_pile_up_because_no_commit_ends_are_told_from_too_many_inputs() {
+        let Report::Acknowledged { execution, mut acknowledgement } = acknowledged(10) else { panic!() };
+        let committable = |checkpoint| Committable { checkpoint, value: json!({"path": "x".repeat(200)}) };
+        let committables = (0..100_000).map(committable).collect();
+        acknowledgement.sinks.push(SinkAcknowledgement { uid: "out".to_owned(), committables });
+        let Report::PersistFailed { reason, .. } = said(Report::Acknowledged { execution, acknowledgement }) else { panic!() };
+        assert!(reason.contains("100000 outputs to commit") && reason.contains("see to what it writes to"), "{reason}");
+        assert!(!reason.contains("parallelism"), "{reason}");
     }
 
     #[test]

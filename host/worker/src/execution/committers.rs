@@ -2,7 +2,8 @@
 //!
 //! Owns the committing halves of sinks once tasks run, and what they have still to commit. That is bounded: the commits of a later
 //! checkpoint hold those of an earlier one that were not confirmed, so of each task only the newest wait. A sink that takes long to
-//! commit holds up no row and no snapshot. A job that ends waits for its last commits, without a bound, and nobody is told.
+//! commit holds up no row and no snapshot. A job that ends waits for its last commits, without a
+//! bound; its master tells people of one that takes long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

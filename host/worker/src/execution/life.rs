@@ -58,6 +58,8 @@ pub(super) enum Output {
     Fail(Trouble),
     /// Say that it is over, with its last counts.
     SayEnded,
+    /// Close its channels: its end was said, with which they were closed, and a step that ended since may have made some.
+    Close,
     /// It waits for something that does not answer: say so to people.
     GiveUp(String),
     /// No step and no actor of it is left.
@@ -296,9 +298,13 @@ impl Life {
             self.state = State::Failed;
         }
         self.is_over = true;
+        let was_said = std::mem::replace(&mut end.is_said, true);
+        if was_said {
+            out.push(Output::Close);
+        }
         // First: who hears that it has ended may begin another of the same number.
         out.push(Output::Over);
-        if !std::mem::replace(&mut end.is_said, true) {
+        if !was_said {
             out.push(Output::SayEnded);
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use weir_protocol::panics::caught;
-use weir_protocol::{Command, Execution, Prepare, Report, Running, WorkerProgress};
+use weir_protocol::{Command, Prepare, Report, Running, WorkerProgress};
 use weir_task::{TaskError, Turn};
 
 use super::failure::{Panic, Trouble};
@@ -142,6 +142,7 @@ impl Runner {
                 tracing::warn!(%execution, what, "an execution does not end; it is not waited for any longer");
             }
             Output::SayEnded => self.say_ended(),
+            Output::Close => self.close_channels(),
             Output::Over => {
                 *self.is_over.lock() = true;
                 self.over.notify_all();
@@ -182,11 +183,14 @@ impl Runner {
     /// The last counts are read before the channels are closed: theirs go with them.
     fn say_ended(&self) {
         let progress = Box::new(self.progress().unwrap_or_default());
-        let execution: &Execution = self.voice.execution();
-        if let Some(network) = &self.context.options.network {
-            network.close(execution);
-        }
+        self.close_channels();
         self.voice.say(|execution| Report::Ended { execution, progress });
+    }
+
+    fn close_channels(&self) {
+        if let Some(network) = &self.context.options.network {
+            network.close(self.voice.execution());
+        }
     }
 }
 

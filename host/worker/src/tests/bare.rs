@@ -22,7 +22,8 @@ use weir_task::{Clock, Wake};
 
 use crate::executor::{Actor, Executor, Place, Seat, StepRun, Threads};
 use crate::{
-    BuiltinConnectors, CONGESTED_BYTES_DEFAULT, ComponentSource, Connectors, Reports, UrlStorages, Worker, WorkerOptions,
+    BuiltinConnectors, CONGESTED_BYTES_DEFAULT, ComponentSource, Connectors, Inbound, Network, OnLost, Outbound, Reports,
+    UrlStorages, Worker, WorkerOptions,
 };
 
 /// The first step takes until the test says so.
@@ -167,7 +168,39 @@ impl Hand {
     }
 }
 
+/// Notes which executions have channels.
+#[derive(Default)]
+struct Channels(Mutex<Vec<Execution>>);
+
+impl Network for Channels {
+    fn expect(&self, execution: &Execution, inbound: Vec<Inbound>, _: OnLost) -> Result<(), String> {
+        assert!(!inbound.is_empty());
+        self.0.lock().push(execution.clone());
+        Ok(())
+    }
+
+    fn connect(&self, _: &Execution, _: Vec<Outbound>, _: OnLost) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn close(&self, execution: &Execution) {
+        self.0.lock().retain(|other| other != execution);
+    }
+
+    fn counts(&self, _: &Execution) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
 fn worker(executor: Arc<dyn Executor>, connectors: Arc<dyn Connectors>) -> (Worker, Receiver<Report>) {
+    worker_with(executor, connectors, None)
+}
+
+fn worker_with(
+    executor: Arc<dyn Executor>,
+    connectors: Arc<dyn Connectors>,
+    network: Option<Arc<dyn Network>>,
+) -> (Worker, Receiver<Report>) {
     let (said, reports) = sync_channel(9);
     let worker = Worker::new(WorkerOptions {
         name: "a".into(),
@@ -176,7 +209,7 @@ fn worker(executor: Arc<dyn Executor>, connectors: Arc<dyn Connectors>) -> (Work
         connectors,
         storages: Arc::new(UrlStorages),
         native: BTreeMap::new(),
-        network: None,
+        network,
         reports: Arc::new(Said(said)),
         executor,
         congested_bytes: CONGESTED_BYTES_DEFAULT,
@@ -252,6 +285,35 @@ fn s87_an_execution_whose_step_hangs_ends_for_its_coordinator_within_its_bound()
     hand.step();
     assert!(worker.stuck().is_empty() && worker.running().is_empty());
     assert_eq!(reports.try_iter().count(), 0, "its end is said once");
+}
+
+#[test]
+fn s87_channels_of_an_execution_that_is_given_up_while_it_builds_are_closed_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = folder.path().to_string_lossy();
+    let writer = Writer { epoch: Epoch { origin: [9; 16], count: 1 }, nonce: 9 };
+    JobLog::new(JobStorage::open(&url, "j").unwrap(), writer).begin(&[]).unwrap();
+    let (hand, channels) = (Hand::default(), Arc::new(Channels::default()));
+    let (worker, reports) = worker_with(Arc::new(hand.clone()), Arc::new(BuiltinConnectors), Some(channels.clone()));
+    let mut message = prepare(&url, 1);
+    // The source runs elsewhere.
+    let elsewhere = WorkerAddress { worker: "b".to_owned(), address: String::new() };
+    message.placement.workers.push(elsewhere);
+    (message.placement.tasks, message.edges_apart) = (vec![1, 0], vec![0]);
+    worker.command(Command::Prepare(message));
+    hand.step();
+    worker.command(Command::Restore { execution: execution(1), templates: Vec::new() });
+    hand.step();
+    worker.command(Command::Build { execution: execution(1) });
+    worker.command(cancel(1));
+    hand.pass(EXECUTION_END_MS_MAX);
+    worker.tick();
+    assert!(matches!(reports.try_iter().last(), Some(Report::Ended { .. })));
+    // It builds after all, which makes its channels, and is taken down.
+    hand.step();
+    assert_eq!(*channels.0.lock(), [execution(1)]);
+    hand.step();
+    assert_eq!(*channels.0.lock(), [], "nobody else would ever close them");
 }
 
 #[test]
