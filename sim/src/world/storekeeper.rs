@@ -17,8 +17,8 @@ const TRIES: u64 = 4;
 /// Wait before the second try, in microseconds; before later ones twice, three times that.
 const RETRY_US: u64 = 50_000;
 
-/// How long what writes for a coordinator stands still at most, in microseconds.
-const PAUSE_US: u64 = 5_000_000;
+/// How long what writes for a coordinator stands still at most, in microseconds: one of these.
+const PAUSES_US: [u64; 3] = [200_000, 1_000_000, 5_000_000];
 
 impl World {
     pub(crate) fn ask_storage(&mut self, id: ProcessId, request: Request) {
@@ -65,11 +65,7 @@ impl World {
             return;
         }
         if self.pauses_now(id, &request) {
-            // What writes for it stands still, before the first byte, and goes on when another one leads.
-            self.seen.paused += 1;
-            self.second_coordinator();
-            let delay_us = self.random.below(PAUSE_US);
-            return self.after_disk(delay_us, Event::Storage(id, Box::new(request)));
+            return self.pause(id, request);
         }
         let answer = carry_out(&mut log.lock(), &request.what);
         if let Err(StoreFailure { kind: StoreFailureKind::Transient, .. }) = &answer
@@ -135,6 +131,23 @@ impl World {
             && matches!(request.what, Store::Complete { .. })
             && self.scenario.pause_percent > 0
             && self.random.percent(self.scenario.pause_percent)
+    }
+
+    /// What writes for a process stands still, before the first byte, and goes on when another one leads. Often that one cannot take over what
+    /// runs, and often it ends before it has decided much.
+    fn pause(&mut self, id: ProcessId, request: Request) {
+        self.seen.paused += 1;
+        self.second_coordinator();
+        if self.random.percent(50) {
+            let worker = self.random.below(self.workers.len() as u64) as usize;
+            self.crash_worker(worker);
+        }
+        let length_us = self.random.pick(&PAUSES_US);
+        let delay_us = self.random.below(length_us);
+        if self.random.percent(50) {
+            self.after(delay_us + self.disk_us(), Event::Fault(Fault::CoordinatorCrash));
+        }
+        self.after_disk(delay_us, Event::Storage(id, Box::new(request)));
     }
 
     /// A request takes effect that nobody waits for any more.
