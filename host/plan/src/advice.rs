@@ -1,14 +1,13 @@
 //! Warnings about job files that can run, but not as anybody wants: rows that will be lost, windows that never close, a job that
 //! stops at one bad row. A job file without warnings does not stop because of one row, one long line or one late record.
 //!
-//! Goes by what is known of first-party operators and connectors by their names and settings; nothing here is an error, and
-//! nothing here changes what a job does.
+//! Goes by what components say of themselves, and by what is known of first-party connectors by their names and settings; nothing
+//! here is an error, and nothing here changes what a job does.
 
 use serde_json::{Map, Value};
 
 use crate::diagnostics::Code;
-use crate::first_party::LATE;
-use crate::job::{ComponentRef, Edge, OnError, OperatorSpec, SourceSpec, VertexKind};
+use crate::job::{Edge, OnError, OperatorSpec, SourceSpec, VertexKind};
 use crate::problems::Problems;
 use crate::vertices::Draft;
 
@@ -49,16 +48,7 @@ fn operator(drafts: &[Draft], edges: &[Edge], index: usize, spec: &OperatorSpec,
         let hint = "on_error = \"dead_letter\" puts such rows aside with their reasons".to_owned();
         problems.warning(Code::Value, &draft.id, message, Some(hint));
     }
-    if spec.outputs.len() < 2
-        && let Some((rows, name)) = second_output(spec)
-    {
-        let message =
-            format!("{} sends {rows} to its second output, which has no name here: they will be discarded", draft.name());
-        let uid = &draft.vertex.uid;
-        let hint = format!("outputs = [\"main\", \"{name}\"], and a sink with input = \"{uid}.{name}\"");
-        problems.warning(Code::Graph, &draft.outputs[0], message, Some(hint));
-    }
-    if !spec.is_late_at_1() {
+    if spec.late_port().is_none() {
         return;
     }
     for source in sources_of(edges, index).into_iter().filter_map(|source| drafts.get(source)) {
@@ -83,18 +73,6 @@ fn operator(drafts: &[Draft], edges: &[Edge], index: usize, spec: &OperatorSpec,
             let hint = "watermark = { delay = \"5s\" } waits for such rows; \"0s\" says that there are none".to_owned();
             problems.warning(Code::Value, &source.id, message, Some(hint));
         }
-    }
-}
-
-/// What an operator sends to its second output, as far as that is known, and a name for it.
-fn second_output(spec: &OperatorSpec) -> Option<(&'static str, &'static str)> {
-    let ComponentRef::Named { name, .. } = &spec.component else { return None };
-    let sends = |key: &str| spec.config.get(key).and_then(Value::as_str) == Some("output");
-    match name.as_str() {
-        _ if spec.is_late_at_1() => Some(("late rows", LATE)),
-        "filter" if sends("dropped") => Some(("the rows that do not pass", "dropped")),
-        "parse" if sends("malformed") => Some(("malformed rows", "malformed")),
-        _ => None,
     }
 }
 

@@ -41,7 +41,7 @@ impl Job {
                     } else {
                         format!("{} to chain {}", edge.exchange, chain_of(edge.to))
                     };
-                    let input = if self.inputs(edge.to) > 1 { format!(" input {}", edge.input) } else { String::new() };
+                    let input = self.input_name(edge).map_or_else(String::new, |name| format!(" as {name}"));
                     let _ = writeln!(text, "    {port} -> {to}{input} ({how})");
                 }
             }
@@ -76,14 +76,21 @@ impl Job {
     pub fn port_name(&self, edge: &Edge) -> &str {
         match (edge.port, &self.vertices[edge.from].kind) {
             (Port::DeadLetter, _) => "dead_letter",
-            (Port::Output(port), VertexKind::Operator(spec)) => spec.outputs.get(port as usize).map_or("?", String::as_str),
+            (Port::Output(port), VertexKind::Operator(spec)) => {
+                spec.description.outputs.get(port as usize).map_or("?", |output| &output.name)
+            }
             (Port::Output(_), _) => "main",
         }
     }
 
-    /// How many inputs a vertex has.
-    pub fn inputs(&self, vertex: usize) -> u32 {
-        self.edges.iter().filter(|edge| edge.to == vertex).map(|edge| edge.input + 1).max().unwrap_or(0)
+    /// The name of the input an edge leads to, where its reader has several.
+    pub fn input_name(&self, edge: &Edge) -> Option<&str> {
+        match &self.vertices[edge.to].kind {
+            VertexKind::Operator(spec) if spec.description.inputs.len() > 1 => {
+                spec.description.inputs.get(edge.input as usize).map(|input| input.name.as_str())
+            }
+            _ => None,
+        }
     }
 
     fn vertex_text(&self, vertex: usize) -> String {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::chain::topological_order;
 use crate::diagnostics::Code;
 use crate::job::{Edge, Exchange, OnError, Port, VertexKind};
+use crate::ports;
 use crate::problems::Problems;
 use crate::tree::Origin;
 use crate::vertices::{DEAD_LETTER, Draft};
@@ -22,8 +23,9 @@ struct DrawnEdge {
 pub(crate) fn connect(drafts: &[Draft], key_groups: u16, problems: &mut Problems) -> Vec<Edge> {
     let mut drawn: Vec<DrawnEdge> = Vec::new();
     for to in 0..drafts.len() {
-        for (input, draft) in drafts[to].inputs.iter().enumerate() {
-            let input = u32::try_from(input).unwrap_or(u32::MAX);
+        let inputs = ports::inputs(&drafts[to], problems);
+        for (draft, input) in drafts[to].inputs.iter().zip(inputs) {
+            let Some(input) = input else { continue };
             let first = drawn.len();
             for (name, origin) in &draft.from {
                 for (from, port) in resolve(drafts, to, name, origin, problems) {
@@ -45,6 +47,7 @@ pub(crate) fn connect(drafts: &[Draft], key_groups: u16, problems: &mut Problems
             }
         }
     }
+    drawn.sort_by_key(|drawn| (drawn.edge.to, drawn.edge.input));
     check_exchanges(drafts, &drawn, key_groups, problems);
     check_cycles(drafts, &drawn, problems);
     check_ends(drafts, &drawn, problems);
@@ -79,6 +82,10 @@ fn resolve(drafts: &[Draft], to: usize, name: &str, origin: &Origin, problems: &
         problems.error(Code::Graph, origin, message, None);
         return Vec::new();
     }
+    // With what it has unknown, any name may be right.
+    if !drafts[from].is_described {
+        return vec![(from, Port::Output(0))];
+    }
     let names = drafts[from].output_names();
     match output.map_or(Some(0), |output| names.iter().position(|name| *name == output)) {
         Some(port) => vec![(from, Port::Output(u32::try_from(port).unwrap_or(u32::MAX)))],
@@ -91,7 +98,7 @@ fn resolve(drafts: &[Draft], to: usize, name: &str, origin: &Origin, problems: &
                 "dead_letter" => Some("`dead_letter` stands for the rejected rows of all operators".to_owned()),
                 _ => match crate::nearest(output, names.iter().copied()) {
                     Some(meant) => Some(format!("did you mean `{uid}.{meant}`?")),
-                    None => Some(format!("it has: {} (name more with `outputs = [...]`)", dotted.join(", "))),
+                    None => Some(format!("it has: {}", dotted.join(", "))),
                 },
             };
             problems.error(Code::Graph, origin, message, hint);
@@ -219,12 +226,9 @@ fn check_ends(drafts: &[Draft], drawn: &[DrawnEdge], problems: &mut Problems) {
         return;
     }
     for (from, draft) in drafts.iter().enumerate() {
-        for (port, (name, origin)) in draft.output_names().iter().zip(&draft.outputs).enumerate() {
-            let port = Port::Output(u32::try_from(port).unwrap_or(u32::MAX));
-            if !drawn.iter().any(|drawn| drawn.edge.from == from && drawn.edge.port == port) {
-                let message = format!("nothing reads the output `{name}` of {}: its rows are discarded", draft.name());
-                problems.warning(Code::Graph, origin, message, None);
-            }
-        }
+        let read = |port| drawn.iter().any(|drawn| drawn.edge.from == from && drawn.edge.port == Port::Output(port));
+        ports::warn_of_unread(draft, &read, problems);
+        let fed = |input| drawn.iter().any(|drawn| drawn.edge.to == from && drawn.edge.input == input);
+        ports::warn_of_unfed(draft, &fed, problems);
     }
 }

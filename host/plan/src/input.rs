@@ -12,6 +12,10 @@ pub(crate) struct InputDraft {
     pub(crate) from: Vec<(String, Origin)>,
     /// The exchange and where it is written, if it is.
     pub(crate) exchange: Option<(Exchange, Origin)>,
+    /// Which input of the component it is, if that is written (`as`), and where.
+    pub(crate) name: Option<(String, Origin)>,
+    /// Where it begins.
+    pub(crate) origin: Origin,
 }
 
 const EXCHANGES: [(&str, Exchange); 4] = [
@@ -24,6 +28,13 @@ const EXCHANGES: [(&str, Exchange); 4] = [
 const EXPECTED: &str =
     "the name of an output such as \"parse\" or \"parse.malformed\", or a table { from = ..., exchange = ... }";
 
+/// Whose inputs are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Operator,
+    Sink,
+}
+
 /// Reads `input` or `inputs` of an operator.
 pub(crate) fn of_operator(section: &mut Section<'_>, problems: &mut Problems) -> Vec<InputDraft> {
     let (input, inputs) = (section.get("input"), section.get("inputs"));
@@ -34,10 +45,10 @@ pub(crate) fn of_operator(section: &mut Section<'_>, problems: &mut Problems) ->
             problems.error(Code::Value, &section.origin_of("inputs"), message, Some(hint));
             Vec::new()
         }
-        (Some(node), None) => one(section, "input", node, problems).into_iter().collect(),
+        (Some(node), None) => one(section, "input", node, Reader::Operator, problems).into_iter().collect(),
         (None, Some(node)) => match &node.data {
             Data::Array(items) if !items.is_empty() => {
-                items.iter().filter_map(|item| one(section, "inputs", item, problems)).collect()
+                items.iter().filter_map(|item| one(section, "inputs", item, Reader::Operator, problems)).collect()
             }
             _ => {
                 section.wrong("inputs", node, "an array with one item per input", None, problems);
@@ -59,7 +70,7 @@ pub(crate) fn of_sink(section: &mut Section<'_>, problems: &mut Problems) -> Vec
         return Vec::new();
     }
     match section.get("input") {
-        Some(node) => one(section, "input", node, problems).into_iter().collect(),
+        Some(node) => one(section, "input", node, Reader::Sink, problems).into_iter().collect(),
         None => {
             section.require("input", EXPECTED, problems);
             Vec::new()
@@ -77,20 +88,30 @@ pub(crate) fn of_source(section: &mut Section<'_>, problems: &mut Problems) {
     }
 }
 
-fn one(section: &Section<'_>, key: &'static str, node: &Node, problems: &mut Problems) -> Option<InputDraft> {
+fn one(section: &Section<'_>, key: &'static str, node: &Node, reader: Reader, problems: &mut Problems) -> Option<InputDraft> {
+    let origin = node.origin.clone();
     match &node.data {
-        Data::String { text, .. } => Some(InputDraft { from: vec![(text.clone(), node.origin.clone())], exchange: None }),
+        Data::String { text, .. } => {
+            Some(InputDraft { from: vec![(text.clone(), origin.clone())], exchange: None, name: None, origin })
+        }
         Data::Table(_) => {
             let mut table = Section::new(format!("`{key}` of {}", section.name), node);
             let from = table.get("from").map(|node| names(&table, node, problems));
             table.require("from", "the name of an output or an array of such names", problems);
             let exchange = table.choice("exchange", &EXCHANGES, problems).map(|exchange| (exchange, table.origin_of("exchange")));
+            let name = match reader {
+                Reader::Operator => {
+                    let name = table.string("as", "the name of an input of the component", problems);
+                    name.map(|name| (name, table.origin_of("as")))
+                }
+                Reader::Sink => None,
+            };
             table.finish(problems);
-            from.map(|from| InputDraft { from, exchange })
+            from.map(|from| InputDraft { from, exchange, name, origin })
         }
         Data::Missing => None,
         Data::Array(_) if key == "input" => {
-            let hint = "several inputs: inputs = [\"a\", \"b\"]; a union as one input: input = { from = [\"a\", \"b\"] }";
+            let hint = "a union as one input: input = { from = [\"a\", \"b\"] }; several inputs: inputs = [{ from = \"a\", as = \"...\" }, ...]";
             section.wrong(key, node, EXPECTED, Some(hint.to_owned()), problems);
             None
         }

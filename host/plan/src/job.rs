@@ -1,9 +1,11 @@
 //! What a checked job file says: settings, vertices, edges. Built by [`crate::load`] only; afterwards it never changes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use weir_model::Description;
 
 use crate::diagnostics::Diagnostics;
 use crate::tree::Document;
@@ -173,19 +175,30 @@ pub enum MaxAhead {
     Of(Duration),
 }
 
+/// Name of the output for rows that came too late, by convention.
+const LATE: &str = "late";
+
 /// `[[operator]]`.
 #[derive(Clone, Debug)]
 pub struct OperatorSpec {
     /// The component that runs.
     pub component: ComponentRef,
-    /// Its configuration, any JSON value; `{}` where not given. The component checks it when it opens.
+    /// Its configuration, any JSON value; `{}` where not given. It fits the component's schema; the component may find more when it
+    /// opens.
     pub config: Value,
     /// Bounds of each instance.
     pub limits: LimitsSpec,
     /// What happens to a row it cannot process.
     pub on_error: OnError,
-    /// Names of its outputs; the index is the port. At least one.
-    pub outputs: Vec<String>,
+    /// What its component says of itself: its inputs and outputs, by number.
+    pub description: Arc<Description>,
+}
+
+impl OperatorSpec {
+    /// The output for rows that came too late: the one that its component calls `late`.
+    pub fn late_port(&self) -> Option<u32> {
+        self.description.output(LATE)
+    }
 }
 
 /// Which component an operator runs.
@@ -240,7 +253,7 @@ pub struct Edge {
     pub port: Port,
     /// Index of the reading vertex.
     pub to: usize,
-    /// Which of its inputs; edges of one input are a union.
+    /// Which of its inputs, in the order of the component's description; edges of one input are a union.
     pub input: u32,
     /// How rows find their subtask.
     pub exchange: Exchange,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_model::limits::JOB_FILE_BYTES_MAX;
 
+use crate::describe::Describe;
 use crate::diagnostics::{Code, Diagnostics};
 use crate::job::Job;
 use crate::problems::Problems;
@@ -14,12 +15,13 @@ use crate::{advice, env, from_toml, graph, overrides, settings, vertices};
 /// Reads and checks a job file.
 ///
 /// `file` is its name for messages, `overrides` are the `--set` flags as (dotted key, value) in their order, `env` looks
-/// up environment variables. Relative paths stay as written. All problems that can be found at once are reported at once.
+/// up environment variables, `describe` says what components say of themselves. Relative paths stay as written. All problems that can be found at once are reported at once.
 pub fn load(
     file: &str,
     text: &str,
     overrides: &[(String, String)],
     env: &dyn Fn(&str) -> Option<String>,
+    describe: Describe<'_>,
 ) -> Result<Job, Diagnostics> {
     let nothing = Node { origin: Origin::File(0..0), data: Data::Table(Vec::new()) };
     let mut document = Document { file: Arc::from(file), text: Arc::from(text), root: nothing };
@@ -40,7 +42,7 @@ pub fn load(
     overrides::apply(&mut document, overrides, &mut problems);
     env::expand(&mut document, env, &mut problems);
 
-    let (settings, drafts) = read(&document, &mut problems);
+    let (settings, drafts) = read(&document, describe, &mut problems);
     let edges = graph::connect(&drafts, settings.key_groups, &mut problems);
     if !problems.has_errors() {
         advice::warn(&drafts, &edges, &mut problems);
@@ -61,7 +63,7 @@ pub fn load(
     })
 }
 
-fn read(document: &Document, problems: &mut Problems) -> (settings::JobSettings, Vec<vertices::Draft>) {
+fn read(document: &Document, describe: Describe<'_>, problems: &mut Problems) -> (settings::JobSettings, Vec<vertices::Draft>) {
     let mut root = Section::new("the job file", &document.root);
     let nothing = Node { origin: Origin::File(0..0), data: Data::Table(Vec::new()) };
     let settings = match root.get("job") {
@@ -76,7 +78,7 @@ fn read(document: &Document, problems: &mut Problems) -> (settings::JobSettings,
         }
         Some(node) => settings::read(Section::new("[job]", node), problems),
     };
-    let drafts = vertices::read(&mut root, &settings, problems);
+    let drafts = vertices::read(&mut root, &settings, describe, problems);
     root.finish(problems);
     (settings, drafts)
 }

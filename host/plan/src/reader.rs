@@ -33,7 +33,9 @@ impl<'a> Section<'a> {
 
     /// The value of a key, which counts as known from here on.
     pub(crate) fn get(&mut self, key: &'static str) -> Option<&'a Node> {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         self.node.get(key).filter(|node| !matches!(node.data, Data::Missing))
     }
 

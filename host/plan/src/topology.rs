@@ -177,7 +177,7 @@ parallelism = 1
 
     #[test]
     fn tasks_and_channels_are_numbered_by_chain_and_edge() {
-        let job = crate::load("job.toml", JOB, &[], &|_| None).unwrap();
+        let job = crate::load("job.toml", JOB, &[], &|_| None, &crate::plain).unwrap();
         let topology = Topology::new(&job);
         let names: Vec<String> = (0..topology.tasks() as u32).map(|task| topology.name(TaskId(task))).collect();
         assert_eq!(names, ["s+parse[0]", "s+parse[1]", "count[0]", "count[1]", "out[0]"]);

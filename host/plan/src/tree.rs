@@ -190,8 +190,7 @@ impl Document {
 /// Keys of a source that Weir itself reads; all others are its connector's.
 pub(crate) const SOURCE_KEYS: [&str; 5] = ["id", "connector", "parallelism", "event_time", "watermark"];
 /// Keys of an operator.
-pub(crate) const OPERATOR_KEYS: [&str; 9] =
-    ["id", "component", "parallelism", "input", "inputs", "config", "limits", "on_error", "outputs"];
+pub(crate) const OPERATOR_KEYS: [&str; 8] = ["id", "component", "parallelism", "input", "inputs", "config", "limits", "on_error"];
 /// Keys of a sink that Weir itself reads; all others are its connector's.
 pub(crate) const SINK_KEYS: [&str; 4] = ["id", "connector", "parallelism", "input"];
 

@@ -1,5 +1,6 @@
 //! `[[source]]`, `[[operator]]`, `[[sink]]`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -7,8 +8,10 @@ use weir_model::limits::{
     CALL_DEADLINE_MS_DEFAULT, INSTANCE_MEMORY_BYTES_DEFAULT, INSTANCE_MEMORY_BYTES_MAX, JOB_VERTICES_MAX,
     OPERATOR_MEMORY_BYTES_MAX, PARALLELISM_MAX,
 };
-use weir_model::{is_component_name, is_component_version};
+use weir_model::{Description, OutputPort, is_component_name, is_component_version};
 
+use crate::config;
+use crate::describe::{Describe, Undescribed};
 use crate::diagnostics::Code;
 use crate::input::{self, InputDraft};
 use crate::job::{
@@ -16,6 +19,7 @@ use crate::job::{
 };
 use crate::problems::Problems;
 use crate::reader::Section;
+use crate::schema::ConfigSchema;
 use crate::settings::{JobSettings, NAME_EXPECTED, ON_ERROR, is_name};
 use crate::tree::{Data, Node, Origin};
 
@@ -28,8 +32,10 @@ pub(crate) struct Draft {
     pub(crate) inputs: Vec<InputDraft>,
     /// Where its table begins.
     pub(crate) origin: Origin,
-    /// Where its outputs are named; one per output.
-    pub(crate) outputs: Vec<Origin>,
+    /// Of an operator: it is known what its component says of itself.
+    pub(crate) is_described: bool,
+    /// Of an operator: outputs that get no rows by its configuration, by number.
+    pub(crate) idle_outputs: Vec<u32>,
     /// Where its id is written.
     pub(crate) id: Origin,
     /// Where its parallelism is written, if it is.
@@ -56,14 +62,15 @@ impl Draft {
     pub(crate) fn output_names(&self) -> Vec<&str> {
         match &self.vertex.kind {
             VertexKind::Source(_) => vec!["main"],
-            VertexKind::Operator(spec) => spec.outputs.iter().map(String::as_str).collect(),
+            VertexKind::Operator(spec) => spec.description.outputs.iter().map(|output| output.name.as_str()).collect(),
             VertexKind::Sink(_) => Vec::new(),
         }
     }
 }
 
 /// Reads all vertices, in the order sources, operators, sinks.
-pub(crate) fn read(root: &mut Section<'_>, job: &JobSettings, problems: &mut Problems) -> Vec<Draft> {
+pub(crate) fn read(root: &mut Section<'_>, job: &JobSettings, describe: Describe<'_>, problems: &mut Problems) -> Vec<Draft> {
+    let surroundings = Surroundings { job, describe };
     let mut drafts: Vec<Draft> = Vec::new();
     for (kind, read_one) in [("source", source as ReadOne), ("operator", operator), ("sink", sink)] {
         let Some(node) = root.get(kind) else { continue };
@@ -82,14 +89,20 @@ pub(crate) fn read(root: &mut Section<'_>, job: &JobSettings, problems: &mut Pro
                 Some(id) => format!("{kind} `{id}`"),
                 None => format!("[[{kind}]] number {}", index + 1),
             };
-            drafts.push(read_one(Section::new(name, table), job, problems));
+            drafts.push(read_one(Section::new(name, table), &surroundings, problems));
         }
     }
     report_same_ids(&drafts, problems);
     drafts
 }
 
-type ReadOne = fn(Section<'_>, &JobSettings, &mut Problems) -> Draft;
+/// What vertices are read by, beside their tables.
+struct Surroundings<'a> {
+    job: &'a JobSettings,
+    describe: Describe<'a>,
+}
+
+type ReadOne = fn(Section<'_>, &Surroundings<'_>, &mut Problems) -> Draft;
 
 fn report_same_ids(drafts: &[Draft], problems: &mut Problems) {
     for (index, draft) in drafts.iter().enumerate() {
@@ -132,14 +145,22 @@ fn common(section: &mut Section<'_>, job: &JobSettings, problems: &mut Problems)
 }
 
 impl Common {
-    fn draft(self, kind: VertexKind, inputs: Vec<InputDraft>, origin: Origin, outputs: Vec<Origin>) -> Draft {
-        let vertex = Vertex { uid: self.uid, parallelism: self.parallelism, kind };
-        Draft { vertex, inputs, origin, outputs, id: self.id, parallelism: self.parallelism_origin, is_delay_set: false }
+    fn draft(self, kind: VertexKind, inputs: Vec<InputDraft>, origin: Origin) -> Draft {
+        Draft {
+            vertex: Vertex { uid: self.uid, parallelism: self.parallelism, kind },
+            inputs,
+            origin,
+            is_described: true,
+            idle_outputs: Vec::new(),
+            id: self.id,
+            parallelism: self.parallelism_origin,
+            is_delay_set: false,
+        }
     }
 }
 
-fn source(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) -> Draft {
-    let common = common(&mut section, job, problems);
+fn source(mut section: Section<'_>, surroundings: &Surroundings<'_>, problems: &mut Problems) -> Draft {
+    let common = common(&mut section, surroundings.job, problems);
     let origin = section.origin().clone();
     let connector = connector(&mut section, problems);
     let event_time = section.json_table("event_time", problems).map(|settings| EventTimeSpec { settings });
@@ -159,18 +180,17 @@ fn source(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) 
     }
     input::of_source(&mut section, problems);
     let settings = section.rest(problems);
-    let outputs = vec![common.id.clone()];
     let kind = VertexKind::Source(SourceSpec { connector, settings, event_time, watermark });
-    Draft { is_delay_set, ..common.draft(kind, Vec::new(), origin, outputs) }
+    Draft { is_delay_set, ..common.draft(kind, Vec::new(), origin) }
 }
 
-fn sink(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) -> Draft {
-    let common = common(&mut section, job, problems);
+fn sink(mut section: Section<'_>, surroundings: &Surroundings<'_>, problems: &mut Problems) -> Draft {
+    let common = common(&mut section, surroundings.job, problems);
     let origin = section.origin().clone();
     let connector = connector(&mut section, problems);
     let inputs = input::of_sink(&mut section, problems);
     let settings = section.rest(problems);
-    common.draft(VertexKind::Sink(SinkSpec { connector, settings }), inputs, origin, Vec::new())
+    common.draft(VertexKind::Sink(SinkSpec { connector, settings }), inputs, origin)
 }
 
 fn connector(section: &mut Section<'_>, problems: &mut Problems) -> String {
@@ -179,12 +199,14 @@ fn connector(section: &mut Section<'_>, problems: &mut Problems) -> String {
     section.string("connector", expected, problems).unwrap_or_default()
 }
 
-fn operator(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems) -> Draft {
-    let common = common(&mut section, job, problems);
+fn operator(mut section: Section<'_>, surroundings: &Surroundings<'_>, problems: &mut Problems) -> Draft {
+    let common = common(&mut section, surroundings.job, problems);
     let origin = section.origin().clone();
     let component = component(&mut section, problems);
     let inputs = input::of_operator(&mut section, problems);
+    let description = describe(&section, &common, &component, surroundings.describe, problems);
     let config = Value::Object(section.json_table("config", problems).unwrap_or_default());
+    let schema = description.as_deref().and_then(|description| check_config(&mut section, description, problems));
     let call = Duration::from_millis(CALL_DEADLINE_MS_DEFAULT);
     let mut limits = LimitsSpec { memory_bytes: INSTANCE_MEMORY_BYTES_DEFAULT, memory_total_bytes: None, call };
     if let Some(mut table) = section.section("limits", format!("`limits` of {}", section.name), problems) {
@@ -193,11 +215,33 @@ fn operator(mut section: Section<'_>, job: &JobSettings, problems: &mut Problems
         limits.call = table.duration_above_zero("call", problems).unwrap_or(limits.call);
         table.finish(problems);
     }
-    let on_error = section.choice("on_error", &ON_ERROR, problems).unwrap_or(job.on_error);
-    let (outputs, output_origins) = outputs(&mut section, &common, problems);
+    let on_error = section.choice("on_error", &ON_ERROR, problems).unwrap_or(surroundings.job.on_error);
+    report_outputs(&mut section, &common.uid, description.as_deref(), problems);
     section.finish(problems);
-    let spec = OperatorSpec { component, config, limits, on_error, outputs };
-    common.draft(VertexKind::Operator(spec), inputs, origin, output_origins)
+    let is_described = description.is_some();
+    let description = description.unwrap_or_else(|| Arc::new(Description::plain()));
+    let idle_outputs = schema.map(|schema| idle_outputs(&description, &schema, &config)).unwrap_or_default();
+    let spec = OperatorSpec { component, config, limits, on_error, description };
+    Draft { is_described, idle_outputs, ..common.draft(VertexKind::Operator(spec), inputs, origin) }
+}
+
+/// Checks the configuration by the component's schema, which it gives if it can be used.
+fn check_config(section: &mut Section<'_>, description: &Description, problems: &mut Problems) -> Option<ConfigSchema> {
+    let nothing = Node { origin: section.origin().clone(), data: Data::Table(Vec::new()) };
+    let config = section.get("config").unwrap_or(&nothing);
+    // What is no table has been reported.
+    if !matches!(config.data, Data::Table(_)) {
+        return None;
+    }
+    config::check(&section.name, config, description, problems)
+}
+
+/// Outputs that get no rows: those that the configuration has a key for, by their name, which does not say `"output"`.
+fn idle_outputs(description: &Description, schema: &ConfigSchema, config: &Value) -> Vec<u32> {
+    let outputs = (0..).zip(&description.outputs);
+    let idle = outputs
+        .filter(|(_, output)| schema.has_key(&output.name) && config.get(&output.name).and_then(Value::as_str) != Some("output"));
+    idle.map(|(port, _)| port).collect()
 }
 
 const COMPONENT_EXPECTED: &str = "\"name@version\" from the component store, or { path = \"my_op.wasm\" }";
@@ -240,26 +284,41 @@ fn named(name: &str, version: &str) -> Option<ComponentRef> {
         .then(|| ComponentRef::Named { name: name.to_owned(), version: version.to_owned() })
 }
 
-/// Names of the outputs and where each is named.
-fn outputs(section: &mut Section<'_>, common: &Common, problems: &mut Problems) -> (Vec<String>, Vec<Origin>) {
-    let default = (vec!["main".to_owned()], vec![common.id.clone()]);
-    let Some(node) = section.get("outputs") else { return default };
-    let expected = format!("an array of names of {NAME_EXPECTED}");
-    if node.items().is_empty() {
-        section.wrong("outputs", node, &expected, None, problems);
-        return default;
+/// What the component says of itself, and whether anybody knows it.
+fn describe(
+    section: &Section<'_>,
+    common: &Common,
+    component: &ComponentRef,
+    describe: Describe<'_>,
+    problems: &mut Problems,
+) -> Option<Arc<Description>> {
+    // What is no reference has been reported.
+    if matches!(component, ComponentRef::Path(path) if path.is_empty()) {
+        return None;
     }
-    let (mut names, mut origins): (Vec<String>, Vec<Origin>) = (Vec::new(), Vec::new());
-    for item in node.items() {
-        let Some(name) = item.as_str().filter(|name| is_name(name)) else {
-            section.wrong("outputs", item, &expected, None, problems);
-            continue;
-        };
-        if names.iter().any(|other| other == name) {
-            problems.error(Code::Value, &item.origin, format!("{} has two outputs named `{name}`", section.name), None);
+    match describe(&common.uid, component) {
+        Ok(description) => Some(description),
+        Err(Undescribed { message, hint }) => {
+            problems.error(Code::Setting, &section.origin_of("component"), format!("{}: {message}", section.name), hint);
+            None
         }
-        names.push(name.to_owned());
-        origins.push(item.origin.clone());
     }
-    if names.is_empty() { default } else { (names, origins) }
+}
+
+/// Reports the list of outputs that job files had before components said which they have.
+fn report_outputs(section: &mut Section<'_>, uid: &str, description: Option<&Description>, problems: &mut Problems) {
+    let Some(node) = section.get("outputs") else { return };
+    let message = format!("`outputs` of {} is over: a component says itself which outputs it has", section.name);
+    let hint = description.map(|description| {
+        let reference = |(port, output): (usize, &OutputPort)| {
+            let reference = if port == 0 { uid.to_owned() } else { format!("{uid}.{}", output.name) };
+            match node.items().get(port).and_then(Node::as_str) {
+                Some(before) if port > 0 && before != output.name => format!("`{reference}` (`{before}` here)"),
+                _ => format!("`{reference}`"),
+            }
+        };
+        let outputs: Vec<String> = description.outputs.iter().enumerate().map(reference).collect();
+        format!("take the line out; what reads from this operator names {}", outputs.join(", "))
+    });
+    problems.error(Code::UnknownKey, &section.origin_of("outputs"), message, hint);
 }

@@ -50,7 +50,7 @@ fn s135_no_job_file_takes_more_than_16_mib() {
     ];
     for (name, text, flags) in cases {
         let mut read = None;
-        let bytes = peak(|| read = Some(weir_plan::load("job.toml", &text, &flags, &env)));
+        let bytes = peak(|| read = Some(weir_plan::load("job.toml", &text, &flags, &env, &weir_plan::plain)));
         let problems = read.expect("it was read").err();
         assert!(problems.is_some() || ["a dense file", "many defaults"].contains(&name), "{name} is refused");
         let told: usize = problems.iter().flat_map(|problems| problems.iter()).map(|problem| problem.to_string().len()).sum();

@@ -1,6 +1,9 @@
 //! What is wrong with a job file is named with its place, what was expected, and the nearest valid name.
 #![allow(clippy::unwrap_used)]
 
+mod components;
+
+use components::describe;
 use proptest::prelude::*;
 use weir_plan::{Diagnostics, load};
 
@@ -16,7 +19,7 @@ path = "access.log"
 id = "parse"
 component = "parse@1.0.0"
 input = "log"
-outputs = ["main", "malformed"]
+config = { malformed = "output" }
 
 [[sink]]
 id = "out"
@@ -28,7 +31,7 @@ path = "out"
 fn load_with(text: &str, overrides: &[&str]) -> Result<weir_plan::Job, Diagnostics> {
     let overrides: Vec<(String, String)> =
         overrides.iter().map(|set| set.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())).unwrap()).collect();
-    load("job.toml", text, &overrides, &|_| None)
+    load("job.toml", text, &overrides, &|_| None, &describe)
 }
 
 fn errors(text: &str, overrides: &[&str]) -> String {
@@ -184,7 +187,7 @@ fn each_slip_is_named() {
         ("\"parse@1.0.0\"", "{ pth = \"x\" }", &["`path` is missing in `component` of operator `parse`", "did you mean `path`?"]),
         ("\"parse@1.0.0\"", "\"parse@\"", &["name and version are of letters"]),
         ("input = \"log\"\n", "", &["`input` is missing in operator `parse`"]),
-        ("input = \"log\"", "input = [\"log\"]", &["found an array of 1", "inputs = [\"a\", \"b\"]"]),
+        ("input = \"log\"", "input = [\"log\"]", &["found an array of 1", "inputs = [{ from = \"a\", as = \"...\" }, ...]"]),
         ("input = \"log\"", "inputs = []", &["`inputs` in operator `parse`: expected an array with one item per input"]),
         ("input = \"log\"", "input = \"log\"\ninputs = [\"log\"]", &["operator `parse` has both `input` and `inputs`"]),
         ("input = \"log\"", "input = { from = [] }", &["`from` in `input` of operator `parse`", "found an array of 0"]),
@@ -196,16 +199,25 @@ fn each_slip_is_named() {
         ("\"parse.malformed\"", "\"parse.malformd\"", &["has no output `malformd`", "did you mean `parse.malformed`?"]),
         ("\"parse.malformed\"", "\"prase.malformed\"", &["nothing has the id `prase`", "did you mean `parse.malformed`?"]),
         ("\"parse.malformed\"", "\"parse.dead_letter\"", &["`dead_letter` stands for the rejected rows of all operators"]),
-        ("[\"main\", \"malformed\"]", "[\"main\", \"main\"]", &["operator `parse` has two outputs named `main`"]),
-        ("[\"main\", \"malformed\"]", "[]", &["`outputs` in operator `parse`: expected an array of names"]),
-        ("outputs", "output", &["unknown key `output` in operator `parse`", "did you mean `outputs`?"]),
-        ("outputs", "config = 1\noutputs", &["`config` in operator `parse`: expected a table, found the number 1"]),
+        ("\"parse.malformed\"", "\"parse.rest\"", &["has no output `rest`", "it has: parse.main, parse.malformed"]),
+        ("config = {", "confg = {", &["unknown key `confg` in operator `parse`", "did you mean `config`?"]),
         (
-            "outputs",
-            "limits = { memory = \"8GiB\" }\noutputs",
+            "config = { malformed = \"output\" }",
+            "config = 1",
+            &["`config` in operator `parse`: expected a table, found the number 1"],
+        ),
+        (
+            "config",
+            "limits = { memory = \"8GiB\" }\nconfig",
             &["expected a size from \"64KiB\" to \"4GiB\", found the string \"8GiB\""],
         ),
-        ("outputs", "limits = { call = \"0s\" }\noutputs", &["expected a duration of at least 1ms"]),
+        ("config", "limits = { call = \"0s\" }\nconfig", &["expected a duration of at least 1ms"]),
+        (
+            "parse@1.0.0",
+            "unknown@1",
+            &["operator `parse`: there is no component unknown@1", "job.toml:11:1", "weir component ls"],
+        ),
+        ("parse@1.0.0", "broken@1", &["what its component says of its configuration cannot be used: #/type: expected a type"]),
     ];
     for (old, new, expected) in cases {
         let message = after(old, new);
@@ -234,13 +246,19 @@ fn forward_needs_equal_parallelism() {
 #[test]
 fn a_keyed_operator_reads_by_hash_or_broadcast_only() {
     let hash_and = |exchange: &str| {
-        format!("inputs = [{{ from = \"log\", exchange = \"hash\" }}, {{ from = \"log\", exchange = \"{exchange}\" }}]")
+        let (one, other) = (
+            "from = \"log\", exchange = \"hash\", as = \"left\"",
+            format!("from = \"log\", exchange = \"{exchange}\", as = \"right\""),
+        );
+        GOOD.replacen("input = \"log\"", &format!("inputs = [{{ {one} }}, {{ {other} }}]"), 1)
+            .replacen("parse@1.0.0", "join@1.0.0", 1)
+            .replacen("[\"parse\", \"parse.malformed\"]", "\"parse\"", 1)
     };
     for exchange in ["forward", "rebalance"] {
-        let message = after("input = \"log\"", &hash_and(exchange));
+        let message = errors(&hash_and(exchange), &[]);
         assert!(message.contains("operator `parse` is keyed by its hash input `log`, so it cannot read `log` by"), "{message}");
     }
-    assert!(load_with(&GOOD.replacen("input = \"log\"", &hash_and("broadcast"), 1), &[]).is_ok());
+    assert!(load_with(&hash_and("broadcast"), &[]).is_ok());
 }
 
 #[test]
@@ -273,11 +291,14 @@ fn a_job_needs_a_source_and_someone_who_reads_it() {
 fn an_output_that_nothing_reads_is_warned_about_not_refused() {
     let job = load_with(&GOOD.replacen(", \"parse.malformed\"", "", 1), &[]).unwrap();
     let expected = r#"warning: nothing reads the output `malformed` of operator `parse`: its rows are discarded
-  --> job.toml:13:20
+  --> job.toml:10:1
    |
-13 | outputs = ["main", "malformed"]
-   |                    ^^^^^^^^^^^"#;
+10 | id = "parse"
+   | ^^^^^^^^^^^^
+   = hint: a sink with input = "parse.malformed" reads them; connector = "blackhole" says that nobody wants them"#;
     assert_eq!(job.warnings().to_string(), expected);
+    let idle = GOOD.replacen(", \"parse.malformed\"", "", 1).replacen("\"output\"", "\"discard\"", 1);
+    assert!(load_with(&idle, &[]).unwrap().warnings().is_empty(), "it gets no rows");
 }
 
 #[test]
@@ -324,7 +345,7 @@ fn a_connectors_complaint_points_at_its_setting() {
   = hint: make it"#;
     assert_eq!(placed("log", "path"), expected);
     assert!(placed("log", "not_there").contains("job.toml:4:1"), "{}", placed("log", "not_there"));
-    assert!(placed("parse", "config.size").contains("job.toml:9:1"));
+    assert!(placed("parse", "config.size").contains("job.toml:13:1"));
     assert_eq!(
         placed("out", "path"),
         "error[E0007]: sink `out`: no such file\n --> --set sink.out.path=elsewhere\n  = hint: make it"
@@ -365,7 +386,10 @@ fn piece() -> impl Strategy<Value = String> {
         "input = \"a\"\n",
         "input = \"b\"\n",
         "input = \"dead_letter\"\n",
-        "inputs = [\"a\", { from = [\"b\", \"a.main\"], exchange = \"hash\" }]\n",
+        "inputs = [\"a\", { from = [\"b\", \"a.main\"], exchange = \"hash\", as = \"left\" }]\n",
+        "component = \"join@1\"\n",
+        "component = \"unknown@1\"\n",
+        "component = \"typed@1\"\n",
         "connector = \"file\"\n",
         "component = \"a@1\"\n",
         "interval = \"1s\"\n",
@@ -386,13 +410,13 @@ fn piece() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in any::<String>(), key in any::<String>(), value in any::<String>()) {
-        let _ = load("x", &text, &[(key, value)], &|_| None).map_err(|errors| errors.to_string());
+        let _ = load("x", &text, &[(key, value)], &|_| None, &describe).map_err(|errors| errors.to_string());
     }
 
     #[test]
     fn no_likely_text_makes_it_panic(pieces in prop::collection::vec(piece(), 0..30), flag in "(job|source|operator|sink)\\.[abc]\\.(id|input|parallelism|inputs\\.1)") {
         let flags = [(flag, "b".to_owned())];
-        match load("x", &pieces.concat(), &flags, &|_| Some("1".to_owned())) {
+        match load("x", &pieces.concat(), &flags, &|_| Some("1".to_owned()), &describe) {
             Ok(job) => {
                 let in_chains: usize = job.chains().iter().map(|chain| chain.vertices.len()).sum();
                 prop_assert_eq!(in_chains, job.vertices.len());
@@ -425,27 +449,25 @@ fn warnings_of(source: &str, operator: &str) -> String {
 const TIMED: &str = "event_time = { field = \"at\", format = \"rfc3339\" }\nwatermark = { delay = \"0s\" }";
 
 #[test]
-fn rows_that_an_operator_would_send_to_an_output_without_a_name_are_warned_of() {
+fn an_output_that_gets_rows_and_no_reader_is_warned_of() {
     for component in ["window", "distinct", "rate-alert"] {
         let said = warnings_of(TIMED, &format!("component = \"{component}@1.1.0\""));
-        assert!(said.contains("operator `op` sends late rows to its second output, which has no name here"), "{said}");
-        assert!(said.contains("outputs = [\"main\", \"late\"], and a sink with input = \"op.late\""), "{said}");
+        assert!(
+            said.contains("nothing reads the output `late` of operator `op`") && said.contains("input = \"op.late\""),
+            "{said}"
+        );
     }
-    let said = warnings_of("", "component = \"filter@1.1.0\"\nconfig = { dropped = \"output\" }");
-    assert!(said.contains("the rows that do not pass") && said.contains("op.dropped"), "{said}");
-    let said = warnings_of("", "component = \"parse@1.1.0\"\nconfig = { malformed = \"output\" }");
-    assert!(said.contains("malformed rows") && said.contains("op.malformed"), "{said}");
-    for quiet in ["component = \"filter@1.1.0\"", "component = { path = \"window.wasm\" }"] {
-        assert_eq!(warnings_of("", quiet), "", "{quiet}");
+    for (component, key) in [("filter", "dropped"), ("parse", "malformed")] {
+        let said = |to: &str| warnings_of("", &format!("component = \"{component}@1.1.0\"\nconfig = {{ {key} = \"{to}\" }}"));
+        assert!(said("output").contains(&format!("nothing reads the output `{key}` of operator `op`")), "{}", said("output"));
+        assert_eq!(said("discard"), "");
+        assert_eq!(warnings_of("", &format!("component = \"{component}@1.1.0\"")), "");
     }
-    let named = "component = \"window@1.1.0\"\noutputs = [\"main\", \"late\"]";
-    let said = warnings_of(TIMED, named);
-    assert!(!said.contains("no name here") && said.contains("nothing reads the output `late`"), "{said}");
 }
 
 #[test]
 fn windows_over_a_source_without_times_are_warned_of() {
-    let window = "component = \"window@1.1.0\"\noutputs = [\"main\", \"late\"]";
+    let window = "component = \"window@1.1.0\"";
     let said = warnings_of("", window);
     assert!(said.contains("operator `op` goes by event time, but source `log` has no `event_time`"), "{said}");
     let said = warnings_of("event_time = { field = \"at\", format = \"rfc3339\" }", window);

@@ -1,6 +1,8 @@
 //! What a job file says becomes what [`Job`] holds.
 #![allow(clippy::unwrap_used)]
 
+mod components;
+
 use std::time::Duration;
 
 use serde_json::json;
@@ -44,13 +46,12 @@ watermark = { delay = "5s", idle_after = "30s", max_ahead = "2h" }
 id = "parse"
 component = "parse@1.0.0"
 input = "log"
-config = { format = "combined", keys = ["/path", { deep = 1 }] }
-outputs = ["main", "malformed"]
+config = { format = "combined", keys = ["/path", { deep = 1 }], malformed = "output" }
 on_error = "fail"
 
 [[operator]]
 id = "count"
-component = { path = "../window.wasm" }
+component = { path = "../op.wasm" }
 input = { from = "parse", exchange = "hash" }
 limits = { memory = "64MiB", call = "3s" }
 
@@ -89,7 +90,7 @@ fn read_with(text: &str, overrides: &[&str], env: &[(&str, &str)]) -> Job {
     let overrides: Vec<(String, String)> =
         overrides.iter().map(|set| set.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())).unwrap()).collect();
     let lookup = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    load("job.toml", text, &overrides, &lookup).unwrap_or_else(|errors| panic!("{errors}"))
+    load("job.toml", text, &overrides, &lookup, &components::describe).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn read(text: &str) -> Job {
@@ -133,12 +134,12 @@ fn every_setting_is_read() {
 
     let parse = operator(&job, "parse");
     assert_eq!(parse.component, ComponentRef::Named { name: "parse".to_owned(), version: "1.0.0".to_owned() });
-    assert_eq!(parse.config, json!({ "format": "combined", "keys": ["/path", { "deep": 1 }] }));
-    assert_eq!(parse.outputs, ["main", "malformed"]);
+    assert_eq!(parse.config, json!({ "format": "combined", "keys": ["/path", { "deep": 1 }], "malformed": "output" }));
+    assert_eq!(parse.description.output("malformed"), Some(1));
     assert_eq!(parse.on_error, OnError::Fail);
 
     let count = operator(&job, "count");
-    assert_eq!(count.component, ComponentRef::Path("../window.wasm".to_owned()));
+    assert_eq!(count.component, ComponentRef::Path("../op.wasm".to_owned()));
     assert_eq!((count.limits.memory_bytes, count.limits.call), (64 << 20, Duration::from_secs(3)));
     assert_eq!(count.on_error, OnError::DeadLetter);
     let warnings = job.warnings().to_string();
@@ -154,7 +155,7 @@ fn what_is_not_said_has_a_default() {
     assert_eq!(job.checkpoint.storage, None);
     assert!(matches!(job.restart, RestartSettings::Exponential { max, .. } if max == Duration::from_secs(30)));
     let op = operator(&job, "op");
-    assert_eq!((op.outputs.as_slice(), &op.config), (&["main".to_owned()][..], &json!({})));
+    assert_eq!((op.description.outputs.len(), &op.config), (1, &json!({})));
     assert_eq!((op.limits.memory_bytes, op.limits.call), (256 << 20, Duration::from_secs(10)));
     assert_eq!((source(&job, "in").watermark.delay, source(&job, "in").watermark.idle_after), (Duration::ZERO, None));
     assert_eq!(source(&job, "in").watermark.max_ahead, MaxAhead::Unset);
@@ -189,15 +190,16 @@ fn references_become_edges() {
 }
 
 #[test]
-fn each_item_of_inputs_is_an_input_and_each_name_within_one_an_edge() {
+fn inputs_are_found_by_their_names_and_each_output_within_one_is_an_edge() {
     let text = SMALL.replace(
         "input = \"in\"",
-        "inputs = [{ from = [\"in\", \"two\"], exchange = \"hash\" }, { from = \"two\", exchange = \"broadcast\" }]",
-    ) + "[[source]]\nid = \"two\"\nconnector = \"generator\"\nparallelism = 3\n";
+        "inputs = [{ from = \"two\", exchange = \"broadcast\", as = \"right\" }, { from = [\"in\", \"two\"], exchange = \"hash\", as = \"left\" }]",
+    ).replace("op@1", "join@1") + "[[source]]\nid = \"two\"\nconnector = \"generator\"\nparallelism = 3\n";
     let job = read(&text);
     assert_eq!(edges(&job)[..3], ["in.main -> op/0 hash", "two.main -> op/0 hash", "two.main -> op/1 broadcast"]);
     let op = job.vertex("op").unwrap();
-    assert_eq!(job.inputs(op), 2);
+    let names: Vec<Option<&str>> = job.edges.iter().map(|edge| job.input_name(edge)).collect();
+    assert_eq!(names, [Some("left"), Some("left"), Some("right"), None]);
     assert!(job.is_keyed(op));
 }
 
@@ -321,7 +323,7 @@ chain 1, 2 tasks
     malformed -> bad (rebalance to chain 3)
 
 chain 2, 2 tasks
-  operator count: ../window.wasm, keyed
+  operator count: ../op.wasm, keyed
     main -> out (chained)
     dead_letter -> bad (rebalance to chain 3)
   sink out: file
@@ -369,7 +371,7 @@ fn the_examples_give_no_reason_for_a_warning() {
     let mut seen = 0;
     for file in folders.filter(|file| file.exists()) {
         let text = std::fs::read_to_string(&file).unwrap();
-        let job = weir_plan::load(&file.to_string_lossy(), &text, &[], &|_| None).unwrap();
+        let job = weir_plan::load(&file.to_string_lossy(), &text, &[], &|_| None, &components::describe).unwrap();
         assert!(job.warnings().is_empty(), "{}", job.warnings());
         seen += 1;
     }

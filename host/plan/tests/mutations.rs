@@ -1,13 +1,15 @@
 //! s135: whatever a job file, its flags and its variables hold, reading it ends with a job or with problems that can be shown.
 
+mod components;
+
 const SEEDS: [&str; 3] = [
     "[job]\nname = \"try\"\nparallelism = 2\nkey_groups = 64\n[job.checkpoint]\ninterval = \"1s\"\nmode = \"exactly-once\"\n\
      [[source]]\nid = \"a\"\nconnector = \"file\"\npath = \"${DIR:-in}/x\"\n\
      [[operator]]\nid = \"b\"\ncomponent = \"count@1.0.0\"\ninput = { from = \"a\", exchange = \"hash\" }\nconfig = { n = \"${N}\", k = [\"${K}\"] }\n\
      [[sink]]\nid = \"c\"\nconnector = \"blackhole\"\ninput = { from = [\"b\", \"dead_letter\"] }\n",
-    "[job]\nname = \"x\"\n[[source]]\nid = \"s\"\nconnector = \"generator\"\n[[operator]]\nid = \"o\"\ncomponent = { path = \"o.wasm\" }\n\
-     inputs = [\"s\", { from = \"s\", exchange = \"broadcast\" }]\noutputs = [\"main\", \"late\"]\nlimits = { memory = \"64MiB\" }\n\
-     [[sink]]\nid = \"k\"\nconnector = \"stdout\"\ninput = \"o.late\"\n[[sink]]\nid = \"l\"\nconnector = \"stdout\"\ninput = \"o\"\n",
+    "[job]\nname = \"x\"\n[[source]]\nid = \"s\"\nconnector = \"generator\"\n[[operator]]\nid = \"o\"\ncomponent = { path = \"join.wasm\" }\n\
+     inputs = [{ from = \"s\", as = \"left\" }, { from = \"s\", exchange = \"broadcast\", as = \"right\" }]\nlimits = { memory = \"64MiB\" }\n\
+     [[sink]]\nid = \"k\"\nconnector = \"stdout\"\ninput = \"o.main\"\n[[sink]]\nid = \"l\"\nconnector = \"stdout\"\ninput = \"o\"\n",
     "job = { name = \"$${A}é\", \"a.b\" = 1 }\nsource = [{ id = \"a\", x = '''\n${A}\n''' }]\n",
 ];
 
@@ -46,7 +48,7 @@ fn s135_whatever_is_read_is_a_job_or_is_explained() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let (mut jobs, mut refused) = (0, 0);
     for seed in SEEDS {
-        let whole = weir_plan::load("job.toml", seed, &[], &|_| Some("7".to_owned()));
+        let whole = weir_plan::load("job.toml", seed, &[], &|_| Some("7".to_owned()), &components::describe);
         assert!(whole.is_ok() || seed.starts_with("job ="), "{}", whole.err().unwrap_or_default());
         for _ in 0..3_000 {
             let text = mutated(seed, &mut random);
@@ -56,7 +58,7 @@ fn s135_whatever_is_read_is_a_job_or_is_explained() {
             };
             let value = ["", "7", "\"]\n[job]", "${N}"][random.below(4)];
             let env = |name: &str| (name.len() < 3).then(|| value.to_owned());
-            match weir_plan::load("job.toml", &text, &flags, &env) {
+            match weir_plan::load("job.toml", &text, &flags, &env, &components::describe) {
                 Ok(job) => {
                     jobs += 1;
                     let topology = weir_plan::Topology::new(&job);
