@@ -177,7 +177,7 @@ impl Bench {
 /// If the master does not do what it must.
 pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measurement {
     let spec = job(workers, subtasks);
-    let planned = weir_plan::load(&spec.file, &spec.text, &[], &|_| None);
+    let planned = weir_plan::load(&spec.file, &spec.text, &[], &|_| None, &weir_plan::plain);
     let job = planned.unwrap_or_else(|problems| panic!("the job file of the measurement is wrong: {problems}"));
     let topology = Topology::new(&job);
     let tasks = topology.tasks();

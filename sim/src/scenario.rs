@@ -496,7 +496,10 @@ impl Scenario {
                 second = Some(("a", "rebalance"));
             }
             Shape::TwoInput => {
-                operator("join", "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"broadcast\" }]");
+                operator(
+                    "join",
+                    "inputs = [{ from = \"a\", exchange = \"hash\", as = \"left\" }, { from = \"b\", exchange = \"broadcast\", as = \"right\" }]",
+                );
             }
             Shape::Broadcast => {
                 operator("map", &from("\"a\"", self.near));

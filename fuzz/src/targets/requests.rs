@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use weir_api::ApiOptions;
-use weir_model::{Digest, Epoch};
+use weir_model::{Description, Digest, Epoch};
 use weir_protocol::access::{Asker, NewToken, Person, TokenStatus};
 use weir_protocol::api::{
     ClusterApi, ClusterStatus, ComponentStatus, JobDetail, JobEvent, JobStatus, JobSubmission, Refusal, RefusalKind, WorkerStatus,
@@ -75,8 +75,8 @@ impl ClusterApi for Nothing {
         none()
     }
 
-    fn has_component(&self, _: Digest) -> bool {
-        false
+    fn describe_component(&self, _: Digest) -> Result<Option<Description>, Refusal> {
+        Ok(None)
     }
 
     fn components(&self) -> Result<Vec<ComponentStatus>, Refusal> {

@@ -263,8 +263,8 @@ fn parse_digest(text: &str) -> Result<Digest, Refused> {
 
 async fn has_blob(State(site): State<Site>, Named(digest): Named<String>) -> Answer {
     let digest = parse_digest(&digest)?;
-    if site.calls.call(move |cluster| cluster.has_component(digest)).await? {
-        return Ok(answer(StatusCode::OK, &json!({ "digest": digest })));
+    if let Some(description) = site.calls.call(move |cluster| cluster.describe_component(digest)).await?? {
+        return Ok(answer(StatusCode::OK, &json!({ "digest": digest, "description": description })));
     }
     Err(Refused::new(
         StatusCode::NOT_FOUND,

@@ -16,6 +16,7 @@ use weir_worker::{Beneath, Storages};
 
 use crate::address;
 use crate::cluster::TOKEN;
+use crate::component::describe;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output;
@@ -65,7 +66,7 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
         storage: open_storage(args, default_storage.clone())?,
         default_storage,
         token: token.as_ref().map(Token::digest),
-        inspect: Arc::new(|bytes| weir_sandbox::inspect(bytes).map(drop).map_err(|error| error.to_string())),
+        describe: describe::for_coordinator(),
     })
     .map_err(|error| Failure::new(ErrorNumber::ProcessDoesNotStart, Exit::Failed, error.to_string()))?;
     let runtime =

@@ -121,7 +121,21 @@ fn not_written(path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use std::sync::Arc;
+
+    use weir_model::{Description, OutputPort};
+    use weir_plan::ComponentRef;
+
     use super::*;
+
+    /// The operators of examples: those over time have an output for late rows.
+    fn windows(_: &str, component: &ComponentRef) -> Result<Arc<Description>, weir_plan::DescriptionError> {
+        let mut description = Description::plain();
+        if !matches!(component, ComponentRef::Named { name, .. } if name == "parse" || name == "filter" || name == "ledger") {
+            description.outputs.push(OutputPort { name: "late".to_owned(), doc: String::new(), keeps_key: true });
+        }
+        Ok(Arc::new(description))
+    }
 
     #[test]
     fn every_example_is_a_job_that_its_folder_is_enough_for() {
@@ -131,7 +145,7 @@ mod tests {
             let dir = folder.path().join("a/b");
             example.write(&dir).unwrap();
             let text = fs::read_to_string(dir.join("job.toml")).unwrap();
-            let job = weir_plan::load("job.toml", &text, &[], &|_| None).unwrap();
+            let job = weir_plan::load("job.toml", &text, &[], &|_| None, &windows).unwrap();
             assert_eq!(job.name, example.name);
             weir_worker::check_connectors(&job, &dir).unwrap();
             assert!(example.about().len() > 20 && text.starts_with('#'), "{}", example.about());

@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use weir_model::Description;
 use weir_model::ErrorNumber;
 use weir_model::limits::JOB_FILE_BYTES_MAX;
-use weir_plan::Job;
+use weir_plan::{ComponentRef, DescriptionError, Job};
 
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -37,8 +39,11 @@ pub(crate) struct JobFile {
     pub(crate) environment: BTreeMap<String, String>,
 }
 
+/// Says what the component of an operator says of itself: by the folder of the job file, the operator's uid, and the reference.
+pub(crate) type DescribeThere<'a> = &'a dyn Fn(&Path, &str, &ComponentRef) -> Result<Arc<Description>, DescriptionError>;
+
 /// Reads and checks a job file. What is odd about it but no error is told to the user.
-pub(crate) fn load(args: &JobFileArgs, global: &Global) -> anyhow::Result<JobFile> {
+pub(crate) fn load(args: &JobFileArgs, describe: DescribeThere<'_>, global: &Global) -> anyhow::Result<JobFile> {
     let bytes = files::read_bounded(&args.path, "job file", JOB_FILE_BYTES_MAX)?;
     let name = args.path.display().to_string();
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -56,13 +61,14 @@ pub(crate) fn load(args: &JobFileArgs, global: &Global) -> anyhow::Result<JobFil
         environment.borrow_mut().insert(name.to_owned(), value.clone());
         Some(value)
     };
-    let job = weir_plan::load(&name, &text, &overrides, &variable)?;
+    let path = std::path::absolute(&args.path)?;
+    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+    let describe = |uid: &str, component: &ComponentRef| describe(&folder, uid, component);
+    let job = weir_plan::load(&name, &text, &overrides, &variable, &describe)?;
     let environment = environment.take();
     if !job.warnings().is_empty() {
         global.warn(&format!("{}\n", job.warnings()));
     }
-    let path = std::path::absolute(&args.path)?;
-    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     Ok(JobFile { job, path, folder, text, overrides, environment })
 }
 

@@ -1,18 +1,21 @@
 //! From a job file on this machine to a job that can go to a coordinator: its text, what it takes from the environment, and
 //! which bytes its components are.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use weir_model::Digest;
-use weir_plan::{ComponentRef, Diagnostics, Job, VertexKind};
+use weir_model::{Description, Digest};
+use weir_plan::{ComponentRef, DescriptionError, Job};
 use weir_protocol::{ComponentPin, JobSpec};
 
 use crate::Native;
+use crate::component::describe;
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::job_file::{self, JobFile, JobFileArgs};
-use crate::store::{self, ComponentStore};
+use crate::store::{self, ComponentStore, ResolvedComponent};
 
 /// A component that a job names.
 #[derive(Debug)]
@@ -22,17 +25,76 @@ pub(crate) struct FoundComponent {
     pub(crate) name: String,
     /// None where the coordinator has them.
     pub(crate) bytes: Option<Vec<u8>>,
+    /// What it says of itself.
+    pub(crate) description: Description,
 }
 
 /// How components are found: by reference, with the folder of the job file.
-pub(crate) type Find<'a> = &'a mut dyn FnMut(&ComponentRef, &Path) -> Result<FoundComponent, Failure>;
+pub(crate) type Find<'a> = &'a dyn Fn(&ComponentRef, &Path) -> Result<FoundComponent, Failure>;
 
 /// Finds components in the store of this machine.
-pub(crate) fn in_store(store: &ComponentStore) -> impl FnMut(&ComponentRef, &Path) -> Result<FoundComponent, Failure> {
-    move |component, folder| {
-        let found = store::resolve(store, component, folder)?;
-        Ok(FoundComponent { digest: found.digest, name: found.name, bytes: Some(found.bytes) })
+pub(crate) fn in_store(
+    store: &ComponentStore,
+    global: &Global,
+) -> impl Fn(&ComponentRef, &Path) -> Result<FoundComponent, Failure> {
+    move |component, folder| described(store, store::resolve(store, component, folder)?, global)
+}
+
+/// A component of this machine with what it says of itself.
+///
+/// # Errors
+/// If it is none, or does not say it.
+pub(crate) fn described(store: &ComponentStore, found: ResolvedComponent, global: &Global) -> Result<FoundComponent, Failure> {
+    let ResolvedComponent { bytes, digest, name } = found;
+    let description = describe::describe(store, &bytes, digest, &name, global)?;
+    Ok(FoundComponent { digest, name, bytes: Some(bytes), description })
+}
+
+/// The components of a job file, each found once.
+struct Finder<'a> {
+    find: Find<'a>,
+    native: &'a Native,
+    found: RefCell<BTreeMap<String, Result<FoundComponent, DescriptionError>>>,
+}
+
+impl Finder<'_> {
+    fn describe(&self, folder: &Path, uid: &str, component: &ComponentRef) -> Result<Arc<Description>, DescriptionError> {
+        if self.native.contains_key(uid) {
+            return weir_plan::plain(uid, component);
+        }
+        let mut found = self.found.borrow_mut();
+        let found = found.entry(component.to_string()).or_insert_with(|| {
+            (self.find)(component, folder).map_err(|failure| DescriptionError { message: failure.message, hint: failure.hint })
+        });
+        match found {
+            Ok(found) => Ok(Arc::new(found.description.clone())),
+            Err(undescribed) => Err(undescribed.clone()),
+        }
     }
+}
+
+/// A job file that was read by its components, and these: what each reference stands for, and the bytes that were found here.
+pub(crate) struct JobWithComponents {
+    pub(crate) file: JobFile,
+    pub(crate) pins: BTreeMap<String, ComponentPin>,
+    pub(crate) bytes: BTreeMap<Digest, Vec<u8>>,
+}
+
+/// Reads a job file by its components. `native` operators need none.
+///
+/// # Errors
+/// All that is wrong with the job file, and all components that are not there, at their places.
+pub(crate) fn read(args: &JobFileArgs, find: Find<'_>, native: &Native, global: &Global) -> anyhow::Result<JobWithComponents> {
+    let finder = Finder { find, native, found: RefCell::default() };
+    let describe = |folder: &Path, uid: &str, component: &ComponentRef| finder.describe(folder, uid, component);
+    let file = job_file::load(args, &describe, global)?;
+    let (mut pins, mut bytes) = (BTreeMap::new(), BTreeMap::new());
+    for (reference, found) in finder.found.into_inner() {
+        let Ok(FoundComponent { digest, name, bytes: content, description }) = found else { continue };
+        bytes.extend(content.map(|content| (digest, content)));
+        pins.insert(reference, ComponentPin { digest, name, description });
+    }
+    Ok(JobWithComponents { file, pins, bytes })
 }
 
 /// The job of `weir run`: components from the store of this machine, dead letters in the data folder.
@@ -43,7 +105,7 @@ pub(crate) fn for_this_process(
 ) -> anyhow::Result<(JobSpec, Job, BTreeMap<Digest, Vec<u8>>)> {
     let store = store::open(&global.data_dir);
     let dead_letters = |file: &JobFile| global.data_dir.join("jobs").join(&file.job.name).join("dead-letter");
-    job_spec(args, &mut in_store(&store), native, &dead_letters, global)
+    job_spec(args, &in_store(&store, global), native, &dead_letters, global)
 }
 
 /// Reads a job file and finds its components. Gives the job as it is submitted, the same as it was read here (without the
@@ -60,12 +122,7 @@ pub(crate) fn job_spec(
     dead_letters: &dyn Fn(&JobFile) -> PathBuf,
     global: &Global,
 ) -> anyhow::Result<(JobSpec, Job, BTreeMap<Digest, Vec<u8>>)> {
-    let file = job_file::load(args, global)?;
-    let mut problems = Diagnostics::default();
-    let (components, bytes) = components(&file.job, &file.folder, find, native, &mut problems);
-    if !problems.is_empty() {
-        return Err(problems.into());
-    }
+    let JobWithComponents { file, pins: components, bytes } = read(args, find, native, global)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let dead_letters = text(&dead_letters(&file));
     let JobFile { job, path, folder, text: content, overrides, environment } = file;
@@ -78,44 +135,9 @@ pub(crate) fn job_spec(
         dead_letters,
         allow_repeated_output: false,
         components,
+        natives: BTreeMap::new(),
     };
     Ok((spec, job, bytes))
-}
-
-/// Finds the components of a job, each once: what each reference stands for, and the bytes that were found here. What is
-/// missing, or not a component, goes to `problems`.
-pub(crate) fn components(
-    job: &Job,
-    folder: &Path,
-    find: Find<'_>,
-    native: &Native,
-    problems: &mut Diagnostics,
-) -> (BTreeMap<String, ComponentPin>, BTreeMap<Digest, Vec<u8>>) {
-    let (mut pins, mut bytes) = (BTreeMap::new(), BTreeMap::new());
-    for vertex in &job.vertices {
-        let VertexKind::Operator(spec) = &vertex.kind else { continue };
-        let reference = spec.component.to_string();
-        if native.contains_key(&vertex.uid) || pins.contains_key(&reference) {
-            continue;
-        }
-        let mut refused = |message: &str, hint: Option<&str>| {
-            problems.extend(job.diagnostic(&vertex.uid, "component", message, hint));
-        };
-        match find(&spec.component, folder) {
-            Err(failure) => refused(&failure.message, failure.hint.as_deref()),
-            Ok(found) => {
-                if let Some(content) = found.bytes {
-                    if let Err(error) = weir_sandbox::inspect(&content) {
-                        refused(&format!("{}: {error}", found.name), None);
-                        continue;
-                    }
-                    bytes.insert(found.digest, content);
-                }
-                pins.insert(reference, ComponentPin { digest: found.digest, name: found.name });
-            }
-        }
-    }
-    (pins, bytes)
 }
 
 #[cfg(test)]

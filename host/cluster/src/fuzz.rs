@@ -18,7 +18,8 @@ const KEYED: &str = "[job]\nname = \"j\"\nparallelism = 2\n[[source]]\nid = \"in
                      component = \"op@1.0.0\"\ninput = { from = \"in\", exchange = \"hash\" }\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
 
 fn keyed_spec() -> JobSpec {
-    let pin = ComponentPin { digest: Digest([7; 32]), name: "op@1.0.0".to_owned() };
+    let pin =
+        ComponentPin { digest: Digest([7; 32]), name: "op@1.0.0".to_owned(), description: weir_model::Description::plain() };
     JobSpec { job_dir: "/jobs".to_owned(), components: [("op@1.0.0".to_owned(), pin)].into(), ..JobSpec::new("j.toml", KEYED) }
 }
 

@@ -71,6 +71,12 @@ pub fn not_a_component(reason: &str) -> Refusal {
     refusal(RefusalKind::Invalid, ErrorNumber::NotAComponent, message, "`weir component check FILE` says more")
 }
 
+/// The components of a job say so much of themselves that it cannot be sent to workers.
+pub fn descriptions_too_large(bytes: usize, bytes_max: usize) -> Refusal {
+    let message = format!("cannot submit the job: its components say {bytes} bytes of themselves, and {bytes_max} are the most");
+    refusal(RefusalKind::Invalid, ErrorNumber::NotAComponent, message, "use fewer components, or such with shorter descriptions")
+}
+
 /// The component store does not do it.
 pub fn component(error: ComponentError) -> Refusal {
     let kind = match error.kind {

@@ -538,7 +538,11 @@ fn a_component_is_needed_from_when_its_job_is_asked_for() {
     let mut world = running();
     let pinned = |name: &str, byte| {
         let mut submission = submission(name);
-        let pin = weir_protocol::ComponentPin { digest: weir_model::Digest([byte; 32]), name: "x@1".to_owned() };
+        let pin = weir_protocol::ComponentPin {
+            digest: weir_model::Digest([byte; 32]),
+            name: "x@1".to_owned(),
+            description: weir_model::Description::plain(),
+        };
         submission.spec.components.insert("x".to_owned(), pin);
         Ask::Name(NameAsk::Submit(Box::new(submission)))
     };

@@ -18,7 +18,7 @@ pub use error::ServeError;
 pub use local::{LOCAL_WORKER, Local, Open, Tell, Watch};
 pub use master::{JobThread, Mailbox, SendFailure, carry_out};
 pub use metadata::MetadataError;
-pub use options::{Inspect, OpenStorage, ServeOptions};
+pub use options::{Describe, OpenStorage, ServeOptions};
 pub use server::{Server, serve};
 pub use surroundings::Surroundings;
 #[doc(hidden)]

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_model::Digest;
+use weir_model::{Description, Digest};
 use weir_storage::{JobStorage, StorageError};
 
-/// Tells whether bytes are a component that operators can run; the reason if not. The coordinator itself never runs one.
-pub type Inspect = Arc<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
+/// Tells what bytes say of themselves as a component that operators can run, or why they are none. The coordinator itself never runs
+/// one: somebody else asks it, in bounded time.
+pub type Describe = Arc<dyn Fn(&[u8]) -> Result<Description, String> + Send + Sync>;
 
 /// Opens the checkpoints of a job below a URL: (URL, name of the job).
 pub type OpenStorage = Arc<dyn Fn(&str, &str) -> Result<JobStorage, StorageError> + Send + Sync>;
@@ -29,5 +30,5 @@ pub struct ServeOptions {
     /// SHA-256 of the token in the coordinator's token file, if there is one: an admin's from the first start on.
     pub token: Option<Digest>,
     /// Looks at components before they are kept.
-    pub inspect: Inspect,
+    pub describe: Describe,
 }

@@ -84,7 +84,7 @@ pub fn serve(options: ServeOptions) -> Result<Server, ServeError> {
         certificate_until_ms: Arc::new(move || until_ms(shown.valid_until())),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         default_storage: options.default_storage,
-        inspect: options.inspect,
+        describe: options.describe,
         storage: options.storage,
         token: options.token,
         clock: Arc::new(SystemClock::default()),

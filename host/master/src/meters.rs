@@ -211,7 +211,7 @@ mod tests {
             path = "all"
             input = { from = ["parse", "dead_letter"] }
         "#;
-        let job = weir_plan::load("j.toml", text, &[], &|_| None).unwrap();
+        let job = weir_plan::load("j.toml", text, &[], &|_| None, &weir_plan::plain).unwrap();
         let letters = |uid| takes_letters_only(&job, job.vertex(uid).unwrap());
         assert_eq!(["out", "bad", "all"].map(letters), [false, true, false]);
     }

@@ -133,7 +133,9 @@ fn is_of_key(config: &Value, reason: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use weir_model::{OddExample, Oddities};
+    use std::sync::Arc;
+
+    use weir_model::{Description, OddExample, Oddities, OutputPort};
 
     use super::*;
 
@@ -150,7 +152,6 @@ mod tests {
         [[operator]]
         id = "kept"
         component = "window@1.1.0"
-        outputs = ["main", "late"]
         input = { from = "parse", exchange = "hash" }
         [[operator]]
         id = "lost"
@@ -167,8 +168,17 @@ mod tests {
         input = "dead_letter"
     "#;
 
+    /// Windows have an output for late rows.
+    fn describe(_: &str, component: &ComponentRef) -> Result<Arc<Description>, weir_plan::DescriptionError> {
+        let mut description = Description::plain();
+        if component.to_string().starts_with("window") {
+            description.outputs.push(OutputPort { name: "late".to_owned(), doc: String::new(), keeps_key: true });
+        }
+        Ok(Arc::new(description))
+    }
+
     fn job() -> Job {
-        weir_plan::load("j.toml", JOB, &[], &|_| None).unwrap()
+        weir_plan::load("j.toml", JOB, &[], &|_| None, &describe).unwrap()
     }
 
     fn progress(rows: u64, odd: &[(&str, OddKind, u64)]) -> Vec<VertexProgress> {
@@ -214,7 +224,7 @@ mod tests {
     fn a_reason_that_names_what_is_in_the_way_says_which_setting_or_that_none_is_wrong() {
         let text = JOB
             .replace("component = \"parse@1.1.0\"", "component = \"parse@1.1.0\"\nconfig = { format = \"json\", key = \"k\" }");
-        let job = weir_plan::load("j.toml", &text, &[], &|_| None).unwrap();
+        let job = weir_plan::load("j.toml", &text, &[], &|_| None, &describe).unwrap();
         let setting = |reason: &str| likely_setting(&job, "parse", reason).unwrap_or_default();
         assert_eq!(setting("field `k` is missing"), "`config.key` of operator parse");
         assert_eq!(setting("field `kind`: no time"), "`config.format` of operator parse");

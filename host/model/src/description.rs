@@ -68,6 +68,9 @@ pub struct Scratch {
     pub len: u32,
 }
 
+/// What a port, or the rest of a description, takes beside its texts.
+const PORT_BYTES: usize = 64;
+
 impl Description {
     /// One input `in`, one output `main`, any configuration, state in memory: for operators that are no components (tests, native ones).
     pub fn plain() -> Description {
@@ -82,6 +85,13 @@ impl Description {
             pure: false,
             scratch: None,
         }
+    }
+
+    /// About how many bytes it takes in a message.
+    pub fn bytes_len(&self) -> usize {
+        let inputs = self.inputs.iter().map(|port| port.name.len() + port.doc.len() + PORT_BYTES);
+        let outputs = self.outputs.iter().map(|port| port.name.len() + port.doc.len() + PORT_BYTES);
+        self.doc.len() + self.config.len() + inputs.chain(outputs).sum::<usize>() + PORT_BYTES
     }
 
     /// Number of an input.

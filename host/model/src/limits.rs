@@ -241,6 +241,13 @@ pub const REPORT_TEXT_BYTES_MAX: usize = 16 << 10;
 const _: () = assert!(REPORTS_WAITING_MAX >= 16 * PARALLELISM_MAX as usize, "all tasks of a worker may say something at once");
 const _: () = assert!(MASTER_INPUTS_WAITING_MAX >= REPORTS_WAITING_MAX, "one worker does not fill a master's inbox");
 const _: () = assert!(4 * HEARTBEAT_INTERVAL_MS <= HEARTBEAT_TIMEOUT_MS, "one late heartbeat loses no worker");
+/// What all components of a job say of themselves. It goes with the job to every worker of it.
+pub const JOB_DESCRIPTIONS_BYTES_MAX: usize = 4 << 20;
+
+const _: () = assert!(
+    2 * JOB_DESCRIPTIONS_BYTES_MAX < CONTROL_MESSAGE_BYTES_MAX,
+    "what a job's components say can be sent, whatever escaping does"
+);
 const _: () = assert!(JOB_FILE_BYTES_MAX <= JOB_STRINGS_BYTES_MAX, "a file without variables never has too long strings");
 const _: () = assert!(JOB_STRINGS_BYTES_MAX < API_BODY_BYTES_MAX, "what a job may become can be submitted");
 /// Longest name of a node, a cluster or a job.

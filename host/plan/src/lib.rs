@@ -28,7 +28,7 @@ mod tree;
 mod units;
 mod vertices;
 
-pub use describe::{Describe, Undescribed, plain};
+pub use describe::{Describe, DescriptionError, plain};
 pub use diagnostics::{Code, Diagnostic, Diagnostics, Place, Severity};
 pub use job::{
     Chain, CheckpointMode, CheckpointSettings, ComponentRef, Edge, EventTimeSpec, Exchange, Job, LimitsSpec, MaxAhead, OnError,

@@ -11,7 +11,7 @@ use weir_model::limits::{
 use weir_model::{Description, OutputPort, is_component_name, is_component_version};
 
 use crate::config;
-use crate::describe::{Describe, Undescribed};
+use crate::describe::{Describe, DescriptionError};
 use crate::diagnostics::Code;
 use crate::input::{self, InputDraft};
 use crate::job::{
@@ -298,7 +298,7 @@ fn describe(
     }
     match describe(&common.uid, component) {
         Ok(description) => Some(description),
-        Err(Undescribed { message, hint }) => {
+        Err(DescriptionError { message, hint }) => {
             problems.error(Code::Setting, &section.origin_of("component"), format!("{}: {message}", section.name), hint);
             None
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_model::{CheckpointId, Digest, Epoch, Oddities};
+use weir_model::{CheckpointId, Description, Digest, Epoch, Oddities};
 
 use crate::JobSpec;
 use crate::access::{Asker, NewToken, Person, TokenStatus};
@@ -360,8 +360,11 @@ pub trait ClusterApi: Send + Sync {
     /// If it is not a component, too large, or the name stands for other bytes.
     fn push_component(&self, by: &Person, bytes: &[u8], name: Option<(&str, &str)>) -> Result<Digest, Refusal>;
 
-    /// Whether the bytes are there.
-    fn has_component(&self, digest: Digest) -> bool;
+    /// What the component of that digest says of itself; none if its bytes are not there.
+    ///
+    /// # Errors
+    /// If nobody has found that out yet, and it cannot be now.
+    fn describe_component(&self, digest: Digest) -> Result<Option<Description>, Refusal>;
 
     /// All components that have names.
     ///

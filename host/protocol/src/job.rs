@@ -1,10 +1,11 @@
 //! A job on its way: the text of its job file with everything needed to read it alike in every process.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weir_model::Digest;
-use weir_plan::{Diagnostics, Job};
+use weir_model::{Description, Digest};
+use weir_plan::{ComponentRef, Diagnostics, Job};
 
 /// Which bytes a component reference of a job file stands for. Fixed when the job is submitted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +14,9 @@ pub struct ComponentPin {
     pub digest: Digest,
     /// `name@version`, or the file it came from.
     pub name: String,
+    /// What it says of itself. A coordinator goes by its own word for the digest, so whoever submits may leave it out.
+    #[serde(default = "Description::plain")]
+    pub description: Description,
 }
 
 /// The shortest value of a variable that is covered in texts.
@@ -38,6 +42,9 @@ pub struct JobSpec {
     pub allow_repeated_output: bool,
     /// By component reference, as the job file has it.
     pub components: BTreeMap<String, ComponentPin>,
+    /// What operators that run natively say of themselves, by component reference; one that is not here has one input and one output.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub natives: BTreeMap<String, Description>,
 }
 
 /// Without values that came from the environment or a flag: whatever is logged or panics shows names only.
@@ -65,15 +72,24 @@ impl JobSpec {
             dead_letters: "/dead".to_owned(),
             allow_repeated_output: false,
             components: BTreeMap::new(),
+            natives: BTreeMap::new(),
         }
     }
 
-    /// Reads and checks the job file, and adds the sink for dead letters. The same everywhere.
+    /// Reads and checks the job file by what its components say of themselves, and adds the sink for dead letters. The same
+    /// everywhere.
     ///
     /// # Errors
     /// All that is wrong with it, at its places.
     pub fn load(&self) -> Result<Job, Diagnostics> {
-        let job = weir_plan::load(&self.file, &self.text, &self.overrides, &|name| self.environment.get(name).cloned())?;
+        let variable = |name: &str| self.environment.get(name).cloned();
+        let describe = |_: &str, component: &ComponentRef| {
+            let reference = component.to_string();
+            let pinned = self.components.get(&reference).map(|pin| &pin.description);
+            let description = pinned.or_else(|| self.natives.get(&reference));
+            Ok(Arc::new(description.cloned().unwrap_or_else(Description::plain)))
+        };
+        let job = weir_plan::load(&self.file, &self.text, &self.overrides, &variable, &describe)?;
         Ok(job.with_dead_letter_sink(&self.dead_letters))
     }
 

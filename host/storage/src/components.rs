@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! blobs/<sha256>.wasm         components by the digest of their bytes
+//! descriptions/<sha256>.json  what the component of that digest says of itself, once somebody has found out
 //! names/<name>/<version>      which digest a name@version stands for; written once, never changed
 //! ```
 //!
@@ -12,7 +13,7 @@
 //! name@version is a pointer that never moves: it can be removed, but not be made to stand for other bytes. Bytes may also be
 //! kept without a name, for jobs that name a file.
 //!
-//! Never looks into a component: whether it is one is for the caller to find out before it pushes.
+//! Never looks into a component: whether it is one, and what it says of itself, is for the caller to find out.
 
 mod error;
 
@@ -23,7 +24,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
-use weir_model::{Digest, is_component_name, is_component_version, nearest};
+use weir_model::{Description, Digest, is_component_name, is_component_version, nearest};
 
 use self::error::ComponentErrorKind::{Damaged, Io, Taken, Unknown};
 pub use self::error::{ComponentError, ComponentErrorKind};
@@ -257,6 +258,33 @@ impl ComponentStore {
         if found == digest { Ok(bytes) } else { Err(damaged(format!("does not have its digest any more, but {found}"))) }
     }
 
+    /// What the component of that digest says of itself, if that was kept, by a weir that wrote it as this one does.
+    pub fn description(&self, digest: Digest) -> Option<Description> {
+        serde_json::from_slice(&fs::read(self.description_file(digest)).ok()?).ok()
+    }
+
+    /// Keeps what a component says of itself, as long as its bytes are kept.
+    ///
+    /// # Errors
+    /// If the disk does not take it.
+    pub fn keep_description(&self, digest: Digest, description: &Description) -> Result<(), ComponentError> {
+        let attempted = |error: io::Error| self.not_written(&format!("the description of {}", short(digest)), &error);
+        let text = serde_json::to_vec_pretty(description).map_err(|error| attempted(error.into()))?;
+        let folder = fs::create_dir_all(self.folder.join("descriptions"));
+        folder.and_then(|()| write_whole(&self.description_file(digest), &text)).map_err(attempted)
+    }
+
+    fn description_file(&self, digest: Digest) -> PathBuf {
+        self.folder.join("descriptions").join(format!("{digest}.json"))
+    }
+
+    /// Removes the bytes of that digest, and what goes with them.
+    fn remove_bytes(&self, digest: Digest) -> io::Result<()> {
+        // What a component says of itself can be found out again.
+        let _ = fs::remove_file(self.description_file(digest));
+        fs::remove_file(self.blob(digest))
+    }
+
     /// Forgets a name@version, and the bytes if no other stands for them and they are not `needed` otherwise.
     ///
     /// # Errors
@@ -274,7 +302,7 @@ impl ComponentStore {
         // Fails while other versions are there, which is what is wanted.
         let _ = fs::remove_dir(self.folder.join("names").join(name));
         if !needed(removed.digest) && !self.list()?.iter().any(|other| other.digest == removed.digest) {
-            match fs::remove_file(self.blob(removed.digest)) {
+            match self.remove_bytes(removed.digest) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(attempted(error)),
                 _ => {}
             }
@@ -297,7 +325,7 @@ impl ComponentStore {
                 let modified = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
                 modified.and_then(|modified| modified.elapsed().ok()).is_some_and(|elapsed| elapsed >= age)
             };
-            if !named.contains(&digest) && !needed(digest) && is_old() && fs::remove_file(&path).is_ok() {
+            if !named.contains(&digest) && !needed(digest) && is_old() && self.remove_bytes(digest).is_ok() {
                 removed += 1;
             }
         }

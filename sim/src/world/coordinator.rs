@@ -9,6 +9,7 @@ use weir_cluster::{
     RequestId, Settings, StoredJob, WriteFailure,
 };
 use weir_master::{Input, Limits, Master, Notice, Now, Outcome, Output};
+use weir_model::{Description, InputPort};
 use weir_protocol::access::Person;
 use weir_protocol::api::{JobState, JobSubmission};
 use weir_protocol::{Command, JobSpec, Register, Report, Running};
@@ -434,5 +435,8 @@ impl World {
 
 /// A job as somebody submits it.
 fn spec(scenario: &Scenario, edition: &Edition) -> JobSpec {
-    JobSpec::new("sim.toml", &scenario.job_file(edition))
+    let mut description = Description::plain();
+    description.inputs = ["left", "right"].map(|name| InputPort { name: name.to_owned(), doc: String::new() }).into();
+    let natives = [("sim-join@1.0.0".to_owned(), description)].into();
+    JobSpec { natives, ..JobSpec::new("sim.toml", &scenario.job_file(edition)) }
 }

@@ -120,7 +120,11 @@ fn it_has_the_fields_that_there_are() {
     let spec = JobSpec {
         overrides: vec![("k".to_owned(), "v".to_owned())],
         environment: [("HOME".to_owned(), "/root".to_owned())].into(),
-        components: [("a@1".to_owned(), ComponentPin { digest: digest_of(b"a"), name: "a@1".to_owned() })].into(),
+        components: [(
+            "a@1".to_owned(),
+            ComponentPin { digest: digest_of(b"a"), name: "a@1".to_owned(), description: weir_model::Description::plain() },
+        )]
+        .into(),
         ..JobSpec::new("f", "t")
     };
     let cluster = ClusterStatus {
@@ -137,7 +141,11 @@ fn it_has_the_fields_that_there_are() {
     };
     let refusal =
         Refusal { kind: RefusalKind::NotFound, code: "E0042".to_owned(), message: "m".to_owned(), hint: Some("h".to_owned()) };
+    let mut described = weir_model::Description::plain();
+    described.state = weir_model::StateKind::Portable(1);
+    described.scratch = Some(weir_model::Scratch { offset: 0, len: 1 << 16 });
     let samples = [
+        ("Description", json!(described)),
         ("ClusterStatus", json!(cluster)),
         ("WorkerStatus", json!(worker())),
         ("ComponentStatus", json!(component("a", "1", b"a"))),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use weir_model::{CheckpointId, Digest, Epoch, OddExample, OddKind, Oddities};
+use weir_model::{CheckpointId, Description, Digest, Epoch, OddExample, OddKind, Oddities};
 use weir_protocol::access::{Asker, NewToken, Person, Role, TokenStatus};
 use weir_protocol::api::{
     CheckpointStatus, ClusterApi, ClusterStatus, ComponentStatus, EventLevel, JobDetail, JobEvent, JobState, JobStatus,
@@ -231,9 +231,10 @@ impl ClusterApi for Fake {
         Ok(digest_of(bytes))
     }
 
-    fn has_component(&self, digest: Digest) -> bool {
+    fn describe_component(&self, digest: Digest) -> Result<Option<Description>, Refusal> {
         let told = self.told();
-        told.blobs.iter().chain(told.components.values()).any(|bytes| digest_of(bytes) == digest)
+        let is_there = told.blobs.iter().chain(told.components.values()).any(|bytes| digest_of(bytes) == digest);
+        Ok(is_there.then(Description::plain))
     }
 
     fn components(&self) -> Result<Vec<ComponentStatus>, Refusal> {

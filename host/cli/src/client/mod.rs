@@ -8,12 +8,12 @@ mod trouble;
 use std::io::Read;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body, SendBody};
-use weir_model::Digest;
+use weir_model::{Description, Digest};
 use weir_protocol::access::{CreatedToken, NewToken, TokenStatus};
 use weir_protocol::api::{
     ClusterStatus, ComponentStatus, JobDetail, JobEvent, JobStatus, JobSubmission, Refusal, RefusalKind, WorkerStatus,
@@ -24,6 +24,12 @@ use crate::failure::{Exit, Failure};
 
 /// Time to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// What a coordinator answers of the bytes of a component.
+#[derive(Deserialize)]
+struct ComponentAnswer {
+    description: Description,
+}
 
 /// Time for an answer, beyond what the request itself waits for. A coordinator may have to wait for its disk.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -79,11 +85,12 @@ impl Client {
         self.get("/components", ANSWER_MAX)
     }
 
-    pub(crate) fn has_component(&self, digest: Digest) -> Result<bool, Failure> {
+    /// What the component of a digest says of itself; none if the cluster does not have it.
+    pub(crate) fn description(&self, digest: Digest) -> Result<Option<Description>, Failure> {
         let response = self.bare("GET", &format!("/blobs/{digest}"), None, ANSWER_MAX)?;
         match response.status() {
-            StatusCode::NOT_FOUND => Ok(false),
-            _ => self.read::<Value>(response).map(|_| true),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => self.read::<ComponentAnswer>(response).map(|there| Some(there.description)),
         }
     }
 

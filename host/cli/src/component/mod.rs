@@ -1,9 +1,10 @@
 //! `weir component ...`: from source to a component in the store.
 
 mod build;
-mod describe;
+pub(crate) mod describe;
 mod new;
 mod remote;
+mod text;
 
 use std::path::{Path, PathBuf};
 
@@ -115,7 +116,7 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
         Command::Check { file } => check(&file, global),
         Command::Inspect { file } => {
             let inspection = inspect(&files::read(&file, "component")?, &file.display().to_string())?;
-            if global.json { output::print_json(&inspection) } else { output::print(&describe::text(&inspection)) }
+            if global.json { output::print_json(&inspection) } else { output::print(&text::text(&inspection)) }
         }
         Command::Push { file, name, version, place } => {
             let component = NamedComponent::of(&file, name, version)?;
@@ -247,7 +248,7 @@ fn show(store: &ComponentStore, component: &str, global: &Global) -> anyhow::Res
         return output::print_json(&json!({ "stored": stored, "inspection": inspection }));
     }
     let pushed = format!("{}, pushed {}\n", stored.full_name(), output::ago(stored.pushed_at_ms.unwrap_or_default()));
-    output::print(&format!("{pushed}{}", describe::text(&inspection)))
+    output::print(&format!("{pushed}{}", text::text(&inspection)))
 }
 
 fn parse_name(component: &str) -> Result<(String, String), Failure> {

@@ -1,20 +1,29 @@
 //! `weir job check`: what can be said of a job file without running it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde_json::{Value, json};
-use weir_plan::{CheckpointMode, Diagnostics, Job, OnError, Vertex, VertexKind};
+use weir_plan::{CheckpointMode, Job, OnError, Vertex, VertexKind};
 
 use crate::global::Global;
-use crate::job_file::{self, JobFile, JobFileArgs};
+use crate::job_file::JobFileArgs;
+use crate::job_spec::JobWithComponents;
 use crate::store;
 use crate::{Native, job_spec, output};
 
 /// Checks a job file against the store of this machine, and prints it.
 pub(super) fn execute(file: &JobFileArgs, dot: bool, global: &Global) -> anyhow::Result<()> {
-    let JobFile { job, folder, .. } = job_file::load(file, global)?;
-    let digests = check(&job, &folder, global)?;
+    let store = store::open(&global.data_dir);
+    let JobWithComponents { file, pins, .. } = job_spec::read(file, &job_spec::in_store(&store, global), &Native::new(), global)?;
+    let job = file.job;
+    weir_worker::check_connectors(&job, &file.folder)?;
+    let digest = |vertex: &Vertex| match &vertex.kind {
+        VertexKind::Operator(spec) => {
+            pins.get(&spec.component.to_string()).map(|pin| (vertex.uid.clone(), pin.digest.to_string()))
+        }
+        _ => None,
+    };
+    let digests = job.vertices.iter().filter_map(digest).collect();
     match (global.json, dot) {
         (true, _) => output::print_json(&as_json(&job, &digests)),
         (false, true) => output::print(&job.to_dot()),
@@ -22,30 +31,12 @@ pub(super) fn execute(file: &JobFileArgs, dot: bool, global: &Global) -> anyhow:
     }
 }
 
-/// Checks what the job file alone cannot tell: connectors' settings and components. Gives the digests of the components
-/// by uid. What only shows when a component opens (its configuration) is not checked.
-fn check(job: &Job, folder: &Path, global: &Global) -> Result<BTreeMap<String, String>, Diagnostics> {
-    let mut problems = weir_worker::check_connectors(job, folder).err().unwrap_or_default();
-    let store = store::open(&global.data_dir);
-    let (pins, _) = job_spec::components(job, folder, &mut job_spec::in_store(&store), &Native::new(), &mut problems);
-    if !problems.is_empty() {
-        return Err(problems);
-    }
-    let digest = |vertex: &Vertex| match &vertex.kind {
-        VertexKind::Operator(spec) => {
-            pins.get(&spec.component.to_string()).map(|pin| (vertex.uid.clone(), pin.digest.to_string()))
-        }
-        _ => None,
-    };
-    Ok(job.vertices.iter().filter_map(digest).collect())
-}
-
 fn as_json(job: &Job, digests: &BTreeMap<String, String>) -> Value {
     let uid = |vertex: &usize| job.vertices[*vertex].uid.clone();
     let vertices: Vec<Value> = (0..job.vertices.len()).map(|vertex| vertex_json(job, vertex, digests)).collect();
     let edge_json = |(index, edge): (usize, &weir_plan::Edge)| {
         json!({
-            "from": uid(&edge.from), "output": job.port_name(edge), "to": uid(&edge.to), "input": edge.input,
+            "from": uid(&edge.from), "output": job.port_name(edge), "to": uid(&edge.to), "input": edge.input, "as": job.input_name(edge),
             "exchange": edge.exchange.to_string(), "chained": job.edge_is_chained(index),
         })
     };
@@ -79,7 +70,9 @@ fn vertex_json(job: &Job, vertex: usize, digests: &BTreeMap<String, String>) -> 
         VertexKind::Sink(spec) => json!({ "kind": "sink", "connector": spec.connector, "settings": spec.settings }),
         VertexKind::Operator(spec) => json!({
             "kind": "operator", "component": spec.component.to_string(), "digest": digests.get(&described.uid),
-            "keyed": job.is_keyed(vertex), "config": spec.config, "outputs": spec.outputs,
+            "keyed": job.is_keyed(vertex), "config": spec.config,
+            "inputs": spec.description.inputs.iter().map(|input| &input.name).collect::<Vec<_>>(),
+            "outputs": spec.description.outputs.iter().map(|output| &output.name).collect::<Vec<_>>(),
             "on_error": match spec.on_error { OnError::Fail => "fail", OnError::DeadLetter => "dead_letter" },
         }),
     };

@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-use weir_model::{Digest, ErrorNumber};
+use weir_model::{Description, Digest, ErrorNumber};
 use weir_plan::ComponentRef;
 use weir_protocol::JobSpec;
 use weir_protocol::api::{ComponentStatus, JobSubmission};
@@ -52,14 +52,19 @@ pub(super) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
     let client = Client::new(args.cluster.target_or_local(global)?)?;
     let there = client.components()?;
     let store = store::open(&global.data_dir);
-    let mut find = |component: &ComponentRef, folder: &Path| find(component, folder, &there, &store);
+    let find = |component: &ComponentRef, folder: &Path| {
+        let described = |digest| client.description(digest);
+        find(component, folder, &Places { there: &there, described: &described, store: &store, global })
+    };
     // Workers share the folder of the job file, if they share anything.
     let dead_letters = |file: &JobFile| file.folder.join("dead-letter").join(&file.job.name);
-    let (mut spec, job, bytes) = job_spec::job_spec(&args.file, &mut find, &Native::new(), &dead_letters, global)?;
+    let (mut spec, job, bytes) = job_spec::job_spec(&args.file, &find, &Native::new(), &dead_letters, global)?;
     spec.allow_repeated_output = args.allow_repeated_output;
     weir_worker::check_connectors(&job, Path::new(&spec.job_dir))?;
     variables(&spec, &args.env, client.address(), global)?;
     upload(&client, &spec.components, &bytes, global)?;
+    // The cluster goes by its own word.
+    spec.components.values_mut().for_each(|pin| pin.description = Description::plain());
     let submission = JobSubmission { spec, fresh: args.fresh, allow_dropped_state: args.allow_dropped_state };
     let after = watch::last_event(&client, &job.name).unwrap_or(0);
     let status = client.submit(&submission)?;
@@ -104,16 +109,21 @@ fn variables(spec: &JobSpec, flags: &[String], address: &str, global: &Global) -
     Ok(())
 }
 
-fn find(
-    component: &ComponentRef,
-    folder: &Path,
-    there: &[ComponentStatus],
-    store: &ComponentStore,
-) -> Result<FoundComponent, Failure> {
+/// Where components are looked for.
+struct Places<'a> {
+    /// Those of the cluster, and what it says of one.
+    there: &'a [ComponentStatus],
+    described: &'a dyn Fn(Digest) -> Result<Option<Description>, Failure>,
+    /// Those of this machine.
+    store: &'a ComponentStore,
+    global: &'a Global,
+}
+
+fn find(component: &ComponentRef, folder: &Path, places: &Places<'_>) -> Result<FoundComponent, Failure> {
+    let Places { there, described, store, global } = places;
     let here = store::resolve(store, component, folder);
     let ComponentRef::Named { name, version } = component else {
-        let found = here?;
-        return Ok(FoundComponent { digest: found.digest, name: found.name, bytes: Some(found.bytes) });
+        return job_spec::described(store, here?, global);
     };
     let cluster = there.iter().find(|other| other.name == *name && other.version == *version);
     match (here, cluster) {
@@ -129,8 +139,16 @@ fn find(
             );
             Err(Failure::new(ErrorNumber::VersionTaken, Exit::Refused, message).hint(hint))
         }
-        (_, Some(cluster)) => Ok(FoundComponent { digest: cluster.digest, name: format!("{name}@{version}"), bytes: None }),
-        (Ok(here), None) => Ok(FoundComponent { digest: here.digest, name: here.name, bytes: Some(here.bytes) }),
+        (_, Some(cluster)) => {
+            let reference = format!("{name}@{version}");
+            let description = described(cluster.digest)?.ok_or_else(|| {
+                let message = format!("the cluster has {reference} by name, but not its bytes");
+                Failure::new(ErrorNumber::ComponentMissingOnCluster, Exit::Refused, message)
+                    .hint("push the component again; that repairs it")
+            })?;
+            Ok(FoundComponent { digest: cluster.digest, name: reference, bytes: None, description })
+        }
+        (Ok(here), None) => job_spec::described(store, here, global),
         (Err(missing), None) => Err(Failure { message: format!("{}, nor on the cluster", missing.message), ..missing }),
     }
 }
@@ -146,7 +164,7 @@ fn upload(
         let Some(bytes) = bytes.get(&pin.digest) else { continue };
         // What has a name is pushed under it even if the bytes are there, so that others find it.
         let name = reference.split_once('@').filter(|_| *reference == pin.name);
-        if name.is_none() && client.has_component(pin.digest)? {
+        if name.is_none() && client.description(pin.digest)?.is_some() {
             continue;
         }
         let mut progress = Progress::new(&pin.name, bytes.len() as u64, global);
@@ -200,14 +218,20 @@ mod tests {
             let (name, version) = ("count".to_owned(), "1.0.0".to_owned());
             [ComponentStatus { name, version, digest: store::digest_of(bytes), size_bytes: 3, pushed_at_ms: 0 }]
         };
-        let missing = find(&named, folder.path(), &[], &store).unwrap_err();
+        let global = Global::for_tests(folder.path());
+        let described = |_| Ok(Some(Description::plain()));
+        let find = |there: &[ComponentStatus]| {
+            find(&named, folder.path(), &Places { there, described: &described, store: &store, global: &global })
+        };
+        let missing = find(&[]).unwrap_err();
         assert!(missing.number == "E0020" && missing.message.ends_with("nor on the cluster"), "{missing}");
-        let found = find(&named, folder.path(), &there(b"one"), &store).unwrap();
+        let found = find(&there(b"one")).unwrap();
         assert_eq!((found.digest, found.bytes), (store::digest_of(b"one"), None));
         store.push(b"one", "count", "1.0.0").unwrap();
-        assert_eq!(find(&named, folder.path(), &there(b"one"), &store).unwrap().bytes, None);
-        assert_eq!(find(&named, folder.path(), &[], &store).unwrap().bytes.as_deref(), Some(&b"one"[..]));
-        let refused = find(&named, folder.path(), &there(b"two"), &store).unwrap_err();
+        assert_eq!(find(&there(b"one")).unwrap().bytes, None);
+        let failure = find(&[]).unwrap_err();
+        assert!(failure.number == "E0022", "what is here alone is looked at before it goes there: {failure}");
+        let refused = find(&there(b"two")).unwrap_err();
         assert_eq!((refused.number.as_ref(), refused.exit), ("E0021", Exit::Refused));
     }
 }

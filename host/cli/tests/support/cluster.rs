@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use weir_api::{ApiOptions, Server, Token, serve};
-use weir_model::{CheckpointId, Digest, Epoch};
+use weir_model::{CheckpointId, Description, Digest, Epoch};
 use weir_protocol::access::{Asker, NewToken, Person, Role, TokenStatus};
 use weir_protocol::api::{
     CheckpointStatus, ClusterApi, ClusterStatus, ComponentStatus, EventLevel, JobDetail, JobEvent, JobState, JobStatus,
@@ -154,8 +154,8 @@ impl ClusterApi for Fake {
         Ok(digest)
     }
 
-    fn has_component(&self, digest: Digest) -> bool {
-        self.told().blobs.contains_key(&digest)
+    fn describe_component(&self, digest: Digest) -> Result<Option<Description>, Refusal> {
+        Ok(self.told().blobs.contains_key(&digest).then(Description::plain))
     }
 
     fn components(&self) -> Result<Vec<ComponentStatus>, Refusal> {

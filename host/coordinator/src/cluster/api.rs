@@ -4,8 +4,8 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use weir_cluster::{Ask, Input, JobAsk, NameAsk, Receipt, RequestId, WriteFailure, component, kinds, refusals};
-use weir_model::Digest;
-use weir_model::limits::COMPONENT_BYTES_MAX;
+use weir_model::limits::{COMPONENT_BYTES_MAX, JOB_DESCRIPTIONS_BYTES_MAX};
+use weir_model::{Description, Digest};
 use weir_plan::{VertexKind, format_size};
 use weir_protocol::access::{Asker, NewToken, Person, TokenStatus};
 use weir_protocol::api::{
@@ -45,6 +45,35 @@ impl Cluster {
     fn ask_job(&self, by: &Person, action: &str, name: &str, ask: JobAsk) -> Result<JobStatus, Refusal> {
         let done = self.ask(by, &format!("{action} job {name}"), Ask::Job { name: name.to_owned(), ask })?;
         status(done, || self.job(name).map(|detail| detail.status))
+    }
+
+    /// What the component of a digest says of itself, if it is there. It is asked where nobody has kept that: it came with an
+    /// earlier weir.
+    fn description(&self, digest: Digest) -> Result<Option<Description>, Refusal> {
+        let components = &self.inner.components;
+        if !components.has(digest) {
+            return Ok(None);
+        }
+        if let Some(description) = components.description(digest) {
+            return Ok(Some(description));
+        }
+        let bytes = components.bytes(digest).map_err(refusals::component)?;
+        let description = (self.inner.describe)(&bytes).map_err(|reason| refusals::not_a_component(&reason))?;
+        components.keep_description(digest, &description).map_err(refusals::component)?;
+        Ok(Some(description))
+    }
+
+    /// Goes by this cluster's own word for what components say of themselves, whatever the submitter says.
+    fn describe_pins(&self, submission: &mut JobSubmission) -> Result<(), Refusal> {
+        let mut bytes = 0;
+        for pin in submission.spec.components.values_mut() {
+            pin.description = self.description(pin.digest)?.unwrap_or_else(Description::plain);
+            bytes += pin.description.bytes_len();
+        }
+        if bytes > JOB_DESCRIPTIONS_BYTES_MAX {
+            return Err(refusals::descriptions_too_large(bytes, JOB_DESCRIPTIONS_BYTES_MAX));
+        }
+        Ok(())
     }
 
     /// The pins of all components that a job names must be there, and their bytes too.
@@ -92,28 +121,34 @@ impl ClusterApi for Cluster {
             let (size, max) = (format_size(bytes.len() as u64), format_size(COMPONENT_BYTES_MAX as u64));
             return Err(refusals::not_a_component(&format!("it has {size}, and {max} are the most")));
         }
-        (self.inner.inspect)(bytes).map_err(|reason| refusals::not_a_component(&reason))?;
         let components = &self.inner.components;
+        let digest = weir_storage::digest_of(bytes);
+        let known = components.description(digest);
+        let is_known = known.is_some();
+        let description = match known {
+            Some(description) => description,
+            None => (self.inner.describe)(bytes).map_err(|reason| refusals::not_a_component(&reason))?,
+        };
         let (pushed, what) = match name {
             Some((name, version)) => {
                 (components.push(bytes, name, version).map_err(refusals::component)?, format!("component {name}@{version}"))
             }
-            None => {
-                let digest = weir_storage::digest_of(bytes);
-                match components.has(digest) {
-                    true => (Pushed::AlreadyThere(digest), String::new()),
-                    false => (Pushed::New(components.keep(bytes).map_err(refusals::component)?), "a component".to_owned()),
-                }
-            }
+            None => match components.has(digest) {
+                true => (Pushed::AlreadyThere(digest), String::new()),
+                false => (Pushed::New(components.keep(bytes).map_err(refusals::component)?), "a component".to_owned()),
+            },
         };
+        if !is_known {
+            components.keep_description(digest, &description).map_err(refusals::component)?;
+        }
         if let Pushed::New(digest) = pushed {
             self.inner.done_to_cluster(by, kinds::COMPONENT_PUSHED, format!("{what} was pushed, digest {digest}"));
         }
         Ok(pushed.digest())
     }
 
-    fn has_component(&self, digest: Digest) -> bool {
-        self.inner.components.has(digest)
+    fn describe_component(&self, digest: Digest) -> Result<Option<Description>, Refusal> {
+        self.description(digest)
     }
 
     fn components(&self) -> Result<Vec<ComponentStatus>, Refusal> {
@@ -128,7 +163,8 @@ impl ClusterApi for Cluster {
         Ok(())
     }
 
-    fn submit(&self, by: &Person, submission: JobSubmission) -> Result<JobStatus, Refusal> {
+    fn submit(&self, by: &Person, mut submission: JobSubmission) -> Result<JobStatus, Refusal> {
+        self.describe_pins(&mut submission)?;
         let loaded = submission.spec.load().map_err(|problems| refusals::job_file(&problems))?;
         self.check_components(&loaded, &submission)?;
         let done = self.ask(by, &format!("submit job {}", loaded.name), Ask::Name(NameAsk::Submit(Box::new(submission))))?;

@@ -35,7 +35,7 @@ use self::scribe::Scribe;
 use self::tokens::Tokens;
 use self::trail::Trail;
 use crate::metadata::{DataLock, Database};
-use crate::{Inspect, OpenStorage, ServeError};
+use crate::{Describe, OpenStorage, ServeError};
 
 /// Bytes of components that nothing needs are removed when they are this old.
 const COMPONENT_KEPT: Duration = Duration::from_secs(24 * 3_600);
@@ -87,7 +87,7 @@ pub(crate) struct ClusterOptions {
     /// This program's version.
     pub(crate) version: String,
     pub(crate) default_storage: String,
-    pub(crate) inspect: Inspect,
+    pub(crate) describe: Describe,
     /// SHA-256 of the token in the token file, if there is one.
     pub(crate) token: Option<Digest>,
     pub(crate) storage: OpenStorage,
@@ -103,7 +103,7 @@ pub(crate) struct Cluster {
 }
 
 struct Inner {
-    inspect: Inspect,
+    describe: Describe,
     storage: OpenStorage,
     certificate_until_ms: CertificateUntil,
     clock: Arc<dyn Clock>,
@@ -171,7 +171,7 @@ impl Cluster {
         };
         let inner = Arc::new(Inner {
             components: ComponentStore::open(&options.data_dir),
-            inspect: options.inspect,
+            describe: options.describe,
             storage: options.storage,
             certificate_until_ms: options.certificate_until_ms,
             clock: options.clock,

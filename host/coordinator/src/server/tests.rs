@@ -21,7 +21,7 @@ fn options(folder: &Path) -> ServeOptions {
         default_storage: format!("file:{}", folder.join("checkpoints").display()),
         storage: Arc::new(weir_storage::JobStorage::open),
         token: None,
-        inspect: Arc::new(|_| Ok(())),
+        describe: Arc::new(|_| Ok(weir_model::Description::plain())),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::{Attempt, CheckpointId};
+use weir_model::{Attempt, CheckpointId, Description, Digest, InputPort};
 use weir_plan::Topology;
 use weir_protocol::manifest::{Header, assemble};
-use weir_protocol::{Acknowledgement, InstanceAcknowledgement, JobSpec};
+use weir_protocol::{Acknowledgement, ComponentPin, InstanceAcknowledgement, JobSpec};
 use weir_storage::{InFlightState, InstanceState, Manifest, ManifestKind, Segment, StatePart};
 
 use crate::fits::Wanted;
@@ -18,7 +18,11 @@ const OPERATOR: &str = "\
 const SINK: &str = "[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
 
 fn spec(inputs: &str) -> JobSpec {
-    JobSpec::new("j.toml", &format!("{OPERATOR}{inputs}\n{SINK}"))
+    let mut description = Description::plain();
+    description.inputs = ["left", "right"].map(|name| InputPort { name: name.to_owned(), doc: String::new() }).into();
+    let pin = ComponentPin { digest: Digest([0; 32]), name: "op".to_owned(), description };
+    let components = [("op".to_owned(), pin)].into();
+    JobSpec { components, ..JobSpec::new("j.toml", &format!("{OPERATOR}{inputs}\n{SINK}")) }
 }
 
 /// A checkpoint of the job with these inputs, in which rows are in flight from `from` to `op`.
@@ -70,7 +74,8 @@ fn resume(manifest: &Manifest, inputs: &str, allow_dropped_state: bool) -> Resul
     Wanted { spec: &spec, job: &job, allow_dropped_state }.check_fits(manifest).map_err(|error| error.to_string())
 }
 
-const BOTH: &str = "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"broadcast\" }]";
+const BOTH: &str =
+    "inputs = [{ from = \"a\", exchange = \"hash\", as = \"left\" }, { from = \"b\", exchange = \"broadcast\", as = \"right\" }]";
 
 #[test]
 fn s83_what_would_divide_rows_in_flight_by_another_rule_is_refused_with_the_edge_named() {
@@ -79,33 +84,33 @@ fn s83_what_would_divide_rows_in_flight_by_another_rule_is_refused_with_the_edge
     let changed = [
         (
             &by_hash,
-            "inputs = [{ from = \"a\", exchange = \"rebalance\" }, { from = \"b\", exchange = \"broadcast\" }]",
+            "inputs = [{ from = \"a\", exchange = \"rebalance\", as = \"left\" }, { from = \"b\", exchange = \"broadcast\", as = \"right\" }]",
             "`a` to `op` by exchange \"hash\"",
         ),
         (
             &by_hash,
-            "inputs = [{ from = \"b\", exchange = \"broadcast\" }, { from = \"a\", exchange = \"hash\" }]",
+            "inputs = [{ from = \"b\", exchange = \"broadcast\", as = \"left\" }, { from = \"a\", exchange = \"hash\", as = \"right\" }]",
             "`a` to `op`, and the job file no longer has that edge",
         ),
         (
             &by_hash,
-            "inputs = [{ from = \"a\", exchange = \"broadcast\" }]",
+            "inputs = [{ from = \"a\", exchange = \"broadcast\", as = \"left\" }]",
             "`a` to `op` by exchange \"hash\", and the job file now says \"broadcast\"",
         ),
         (
             &by_broadcast,
-            "inputs = [{ from = \"a\", exchange = \"hash\" }, { from = \"b\", exchange = \"hash\" }]",
+            "inputs = [{ from = \"a\", exchange = \"hash\", as = \"left\" }, { from = \"b\", exchange = \"hash\", as = \"right\" }]",
             "`b` to `op` by exchange \"broadcast\"",
         ),
         (
             &by_broadcast,
-            "inputs = [{ from = \"a\", exchange = \"hash\" }]",
+            "inputs = [{ from = \"a\", exchange = \"hash\", as = \"left\" }]",
             "`b` to `op`, and the job file no longer has that edge",
         ),
         // The edge is as it was, but the operator has another number of instances, each of which gets every row.
         (
             &by_broadcast,
-            "inputs = [{ from = \"a\", exchange = \"broadcast\" }, { from = \"b\", exchange = \"broadcast\" }]",
+            "inputs = [{ from = \"a\", exchange = \"broadcast\", as = \"left\" }, { from = \"b\", exchange = \"broadcast\", as = \"right\" }]",
             "`b` to `op` by exchange \"broadcast\", to each key group of it",
         ),
     ];
@@ -122,7 +127,9 @@ fn s83_what_would_divide_rows_in_flight_by_another_rule_is_refused_with_the_edge
 
 #[test]
 fn s83_an_edge_that_goes_to_one_subtask_each_may_do_so_by_forward_or_by_rebalance() {
-    let inputs = |exchange: &str| format!("inputs = [{{ from = \"a\", exchange = \"{exchange}\" }}, \"b\"]");
+    let inputs = |exchange: &str| {
+        format!("inputs = [{{ from = \"a\", exchange = \"{exchange}\", as = \"left\" }}, {{ from = \"b\", as = \"right\" }}]")
+    };
     for then in ["forward", "rebalance"] {
         let manifest = checkpoint(&inputs(then), "a", 0, then, "s0");
         for now in ["forward", "rebalance"] {

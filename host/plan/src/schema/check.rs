@@ -54,7 +54,7 @@ pub(crate) enum Wrong {
 /// What is wrong with a configuration by its schema; nothing if it fits.
 pub(crate) fn check(schema: &ConfigSchema, config: &Node) -> Vec<Complaint> {
     let checker = Checker { schema, steps: Cell::new(STEPS_MAX), depth: Cell::new(0) };
-    let mut found = Found::default();
+    let mut found = Complaints::default();
     checker.value(schema.root(), config, &mut Vec::new(), &mut found);
     if checker.steps.get() == 0 {
         return vec![Complaint { path: Vec::new(), wrong: Wrong::TooLong }];
@@ -64,9 +64,9 @@ pub(crate) fn check(schema: &ConfigSchema, config: &Node) -> Vec<Complaint> {
 
 /// Complaints about one value by one schema.
 #[derive(Default)]
-struct Found(Vec<Complaint>);
+struct Complaints(Vec<Complaint>);
 
-impl Found {
+impl Complaints {
     fn add(&mut self, path: &[usize], wrong: Wrong) {
         if self.0.len() < COMPLAINTS_MAX {
             self.0.push(Complaint { path: path.to_vec(), wrong });
@@ -88,7 +88,7 @@ impl Checker<'_> {
         self.steps.get() > 0
     }
 
-    fn value(&self, schema: &Value, node: &Node, path: &mut Vec<usize>, found: &mut Found) {
+    fn value(&self, schema: &Value, node: &Node, path: &mut Vec<usize>, found: &mut Complaints) {
         // What could not be had has been reported.
         if !self.step(1) || matches!(node.data, Data::Missing) {
             return;
@@ -106,7 +106,14 @@ impl Checker<'_> {
         self.depth.set(depth);
     }
 
-    fn keywords(&self, schema: &Value, keywords: &Map<String, Value>, node: &Node, path: &mut Vec<usize>, found: &mut Found) {
+    fn keywords(
+        &self,
+        schema: &Value,
+        keywords: &Map<String, Value>,
+        node: &Node,
+        path: &mut Vec<usize>,
+        found: &mut Complaints,
+    ) {
         if let Some(referred) = self.schema.referred(schema) {
             self.value(referred, node, path, found);
         }
@@ -145,18 +152,18 @@ impl Checker<'_> {
         self.tried(schema, node, &mut Vec::new()).0.is_empty()
     }
 
-    fn tried(&self, schema: &Value, node: &Node, path: &mut Vec<usize>) -> Found {
-        let mut found = Found::default();
+    fn tried(&self, schema: &Value, node: &Node, path: &mut Vec<usize>) -> Complaints {
+        let mut found = Complaints::default();
         self.value(schema, node, path, &mut found);
         found
     }
 
     /// One of some forms has to fit, or exactly one.
-    fn forms(&self, forms: &[Value], is_one: bool, node: &Node, path: &mut Vec<usize>, found: &mut Found) {
+    fn forms(&self, forms: &[Value], is_one: bool, node: &Node, path: &mut Vec<usize>, found: &mut Complaints) {
         if forms.is_empty() {
             return;
         }
-        let tried: Vec<Found> = forms.iter().map(|form| self.tried(form, node, path)).collect();
+        let tried: Vec<Complaints> = forms.iter().map(|form| self.tried(form, node, path)).collect();
         match tried.iter().filter(|tried| tried.0.is_empty()).count() {
             0 => {}
             1 => return,
@@ -171,7 +178,7 @@ impl Checker<'_> {
         if self.step(EXPECTED_STEPS) { alternatives(self.schema, schema) } else { Vec::new() }
     }
 
-    fn string(&self, schema: &Value, text: &str, path: &[usize], found: &mut Found) {
+    fn string(&self, schema: &Value, text: &str, path: &[usize], found: &mut Complaints) {
         if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
             && self.step(text.len())
             && !self.schema.matches(pattern, text)
@@ -181,7 +188,7 @@ impl Checker<'_> {
         counts(schema, ["minLength", "maxLength"], "characters", || text.chars().count(), path, found);
     }
 
-    fn number(&self, schema: &Value, number: f64, path: &[usize], found: &mut Found) {
+    fn number(&self, schema: &Value, number: f64, path: &[usize], found: &mut Complaints) {
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
         let is_below = bound("minimum").is_some_and(|least| number < least)
             || bound("exclusiveMinimum").is_some_and(|least| number <= least);
@@ -202,7 +209,7 @@ impl Checker<'_> {
         }
     }
 
-    fn array(&self, keywords: &Value, items: &[Node], path: &mut Vec<usize>, found: &mut Found) {
+    fn array(&self, keywords: &Value, items: &[Node], path: &mut Vec<usize>, found: &mut Complaints) {
         counts(keywords, ["minItems", "maxItems"], "items", || items.len(), path, found);
         let first = keywords.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         for (index, item) in items.iter().enumerate() {
@@ -232,7 +239,7 @@ impl Checker<'_> {
         }
     }
 
-    fn table(&self, keywords: &Value, node: &Node, path: &mut Vec<usize>, found: &mut Found) {
+    fn table(&self, keywords: &Value, node: &Node, path: &mut Vec<usize>, found: &mut Complaints) {
         let entries = node.entries();
         counts(keywords, ["minProperties", "maxProperties"], "keys", || entries.len(), path, found);
         let table = |key: &str| keywords.get(key).and_then(Value::as_object);
@@ -280,7 +287,14 @@ impl Checker<'_> {
     }
 
     /// Keys that have to be there. A misspelt one is said where it stands.
-    fn required(&self, keywords: &Value, entries: &[Entry], unknown: &mut Vec<usize>, path: &mut Vec<usize>, found: &mut Found) {
+    fn required(
+        &self,
+        keywords: &Value,
+        entries: &[Entry],
+        unknown: &mut Vec<usize>,
+        path: &mut Vec<usize>,
+        found: &mut Complaints,
+    ) {
         let here = |name: &str| entries.iter().any(|entry| entry.key == name);
         let dependent = keywords.get("dependentRequired").and_then(Value::as_object).into_iter().flatten();
         let dependent = dependent.filter(|(name, _)| here(name)).map(|(_, names)| names);
@@ -305,14 +319,14 @@ impl Checker<'_> {
 }
 
 /// What is wrong with the form that comes nearest, of those of which none fits.
-fn nearest_form(tried: Vec<Found>, node: &Node, path: &[usize]) -> Vec<Complaint> {
+fn nearest_form(tried: Vec<Complaints>, node: &Node, path: &[usize]) -> Vec<Complaint> {
     // Where all stumble over the same thing, that is what is wrong, and any of them would do.
     if let Some(complaint) = common(&tried) {
         return vec![complaint];
     }
     // A constant at a key of a table says which form it is, one at an item of an array does not.
     let near = path.len() + usize::from(matches!(node.data, Data::Table(_)));
-    let is_meant = |found: &&Found| {
+    let is_meant = |found: &&Complaints| {
         found.0.iter().all(|complaint| match complaint.wrong {
             Wrong::Type(_) => complaint.path.len() > path.len(),
             Wrong::Value(_) => complaint.path.len() > near,
@@ -333,7 +347,7 @@ fn nearest_form(tried: Vec<Found>, node: &Node, path: &[usize]) -> Vec<Complaint
 }
 
 /// A complaint that all forms have about the same place: the alternatives of all of them together.
-fn common(tried: &[Found]) -> Option<Complaint> {
+fn common(tried: &[Complaints]) -> Option<Complaint> {
     let same = |a: &Complaint, b: &Complaint| {
         a.path == b.path
             && match (&a.wrong, &b.wrong) {
@@ -413,7 +427,7 @@ fn counts(
     things: &str,
     count: impl Fn() -> usize,
     path: &[usize],
-    found: &mut Found,
+    found: &mut Complaints,
 ) {
     let bound = |key: &str| keywords.get(key).and_then(Value::as_f64);
     if let Some(least) = bound(least).filter(|least| (count() as f64) < *least) {

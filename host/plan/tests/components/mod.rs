@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use weir_model::{Description, InputPort, OutputPort};
-use weir_plan::{ComponentRef, Undescribed};
+use weir_plan::{ComponentRef, DescriptionError};
 
 /// A description with these inputs and outputs, and this schema.
 pub(crate) fn described(inputs: &[&str], outputs: &[&str], schema: &serde_json::Value) -> Description {
@@ -20,7 +20,7 @@ pub(crate) fn described(inputs: &[&str], outputs: &[&str], schema: &serde_json::
 }
 
 /// Components by name, whatever their version; `unknown` is one that nobody knows. All others have an input and an output.
-pub(crate) fn describe(_uid: &str, component: &ComponentRef) -> Result<Arc<Description>, Undescribed> {
+pub(crate) fn describe(_uid: &str, component: &ComponentRef) -> Result<Arc<Description>, DescriptionError> {
     let name = match component {
         ComponentRef::Named { name, .. } => name.as_str(),
         ComponentRef::Path(path) => path.strip_suffix(".wasm").unwrap_or(path),
@@ -29,7 +29,7 @@ pub(crate) fn describe(_uid: &str, component: &ComponentRef) -> Result<Arc<Descr
     let description = match name {
         "unknown" => {
             let hint = Some("weir component ls".to_owned());
-            return Err(Undescribed { message: "there is no component unknown@1".to_owned(), hint });
+            return Err(DescriptionError { message: "there is no component unknown@1".to_owned(), hint });
         }
         "window" | "distinct" | "rate-alert" => described(&["in"], &["main", "late"], &json!(true)),
         "parse" => described(&["in"], &["main", "malformed"], &sends("malformed")),

@@ -94,7 +94,7 @@ fn coordinator_of(folder: &Path, data: &str, listen: SocketAddr) -> Server {
         default_storage: format!("file:{}", folder.join("checkpoints").display()),
         storage: Arc::new(weir_storage::JobStorage::open),
         token: None,
-        inspect: Arc::new(|_| Ok(())),
+        describe: Arc::new(|_| Ok(weir_model::Description::plain())),
     };
     until("the address is free again", || serve(options.clone()).ok())
 }
@@ -167,7 +167,11 @@ fn job_of(digest: Digest) -> JobSubmission {
                 input = \"in\"\n[[sink]]\nid = \"out\"\nconnector = \"blackhole\"\ninput = \"op\"\n";
     let spec = JobSpec {
         job_dir: "/jobs".to_owned(),
-        components: [("op@1.0.0".to_owned(), ComponentPin { digest, name: "op@1.0.0".to_owned() })].into(),
+        components: [(
+            "op@1.0.0".to_owned(),
+            ComponentPin { digest, name: "op@1.0.0".to_owned(), description: weir_model::Description::plain() },
+        )]
+        .into(),
         ..JobSpec::new("j.toml", text)
     };
     JobSubmission { spec, fresh: false, allow_dropped_state: false }

@@ -225,7 +225,7 @@ impl Builder<'_> {
                     OnError::DeadLetter => OnReject::DeadLetter,
                 };
                 late_port = spec.late_port();
-                (work, on_reject, (0..spec.outputs.len() as u32).map(|port| targets(Port::Output(port))).collect())
+                (work, on_reject, (0..spec.description.outputs.len() as u32).map(|port| targets(Port::Output(port))).collect())
             }
         };
         Ok(NodeSpec {

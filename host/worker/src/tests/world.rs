@@ -165,7 +165,8 @@ impl World {
         let mut start =
             Start { file: "job.toml".to_owned(), fresh: false, allow_dropped_state: false, allow_repeated_output: false };
         change(&mut start);
-        let pin = |digest, name: &str| ComponentPin { digest, name: name.to_owned() };
+        let pin =
+            |digest, name: &str| ComponentPin { digest, name: name.to_owned(), description: weir_model::Description::plain() };
         let components =
             BTreeMap::from([("count".to_owned(), pin(COUNT, "count")), ("count2".to_owned(), pin(COUNT_2, "count2"))]);
         let spec = JobSpec {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
-use weir_model::{CheckpointId, Digest, Epoch, TaskId, Timestamp};
+use weir_model::{CheckpointId, Description, Digest, Epoch, OutputPort, TaskId, Timestamp};
 use weir_protocol::access::Person;
 use weir_protocol::api::{ClusterApi, JobEvent, JobState, JobStatus, JobSubmission};
 use weir_protocol::{
@@ -102,7 +102,7 @@ impl World {
             version: VERSION.to_owned(),
             default_storage: "memory:".to_owned(),
             token: None,
-            inspect: Arc::new(|bytes: &[u8]| if bytes.starts_with(b"\0asm") { Ok(()) } else { Err("no component".to_owned()) }),
+            describe: Arc::new(described),
             storage: Arc::new(move |url: &str, job: &str| JobStorage::with_store(Arc::new(store.clone()), url, job)),
             clock: self.clock.clone(),
             limits: self.limits,
@@ -485,4 +485,15 @@ pub(super) fn acknowledged(execution: &Execution, task: TaskId, checkpoint: Chec
         in_flight_bytes: 0,
     };
     Report::Acknowledged { execution: execution.clone(), acknowledgement: Box::new(acknowledgement) }
+}
+
+/// What the components of these tests say of themselves: `\0asm` and the name of a second output, if there is one.
+fn described(bytes: &[u8]) -> Result<Description, String> {
+    let name = bytes.strip_prefix(b"\0asm").ok_or_else(|| "no component".to_owned())?;
+    let mut description = Description::plain();
+    if !name.is_empty() {
+        let name = String::from_utf8_lossy(name).into_owned();
+        description.outputs.push(OutputPort { name, doc: String::new(), keeps_key: false });
+    }
+    Ok(description)
 }
