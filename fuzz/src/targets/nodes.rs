@@ -40,6 +40,7 @@ pub(super) fn commands() -> Vec<Vec<u8>> {
         dead_letters: "/dead".to_owned(),
         allow_repeated_output: false,
         components: [].into(),
+        natives: [].into(),
     };
     let address = |worker: &str| WorkerAddress { worker: worker.to_owned(), address: "x:1".to_owned() };
     let prepare = Prepare {
