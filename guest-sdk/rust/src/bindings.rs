@@ -7,7 +7,6 @@ wit_bindgen::generate!({
     pub_export_macro: true,
     export_macro_name: "export_lifecycle",
     default_bindings_module: "weir_sdk::bindings",
-    with: { "weir:operator/types@0.1.0": crate::rows },
 });
 
 /// The additional part of a component with portable state.
@@ -18,6 +17,6 @@ pub mod portable {
         pub_export_macro: true,
         export_macro_name: "export_portable",
         default_bindings_module: "weir_sdk::bindings::portable",
-        with: { "weir:operator/types@0.1.0": crate::rows },
+        with: { "weir:operator/types@0.2.0": super::weir::operator::types },
     });
 }

@@ -3,14 +3,47 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
 /// The configuration of an operator that has none.
-#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, serde::Deserialize, JsonSchema)]
 pub struct NoConfig {}
+
+/// The JSON Schema of a configuration, as the description of an operator has it. It refuses keys that [`read`] refuses.
+pub fn schema<T: JsonSchema>() -> String {
+    let schema = SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>();
+    let mut schema = schema.to_value();
+    close(&mut schema, true);
+    schema.to_string()
+}
+
+/// Has a schema, and those within it, refuse the keys that they do not name. One that is put together of several cannot know by itself
+/// what the others name, so those stay as they are.
+fn close(schema: &mut Value, is_whole: bool) {
+    let Value::Object(keywords) = schema else { return };
+    let is_composed =
+        ["$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties"].iter().any(|word| keywords.contains_key(*word));
+    let is_struct = keywords.contains_key("properties") || keywords.get("type").is_some_and(|name| name == "object");
+    if is_whole && is_struct && !is_composed && !keywords.contains_key("additionalProperties") {
+        keywords.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+    for (word, value) in keywords.iter_mut() {
+        match (word.as_str(), value) {
+            ("properties" | "$defs", Value::Object(named)) => named.values_mut().for_each(|schema| close(schema, true)),
+            ("items" | "additionalProperties", schema) => close(schema, true),
+            ("prefixItems", Value::Array(items)) => items.iter_mut().for_each(|schema| close(schema, true)),
+            ("allOf" | "anyOf" | "oneOf", Value::Array(forms)) => {
+                forms.iter_mut().for_each(|schema| close(schema, is_whole && !is_struct));
+            }
+            _ => {}
+        }
+    }
+}
 
 /// Reads `text` (JSON) as `T`.
 ///
@@ -202,19 +235,19 @@ mod tests {
     use super::*;
     use serde::Deserialize;
 
-    #[derive(Debug, Deserialize)]
+    #[derive(Debug, Deserialize, JsonSchema)]
     #[serde(rename_all = "lowercase")]
     enum Kind {
         Tumbling,
         Session,
     }
 
-    #[derive(Debug, Deserialize)]
+    #[derive(Debug, Deserialize, JsonSchema)]
     struct Part {
         field: String,
     }
 
-    #[derive(Debug, Deserialize)]
+    #[derive(Debug, Deserialize, JsonSchema)]
     struct Config {
         kind: Kind,
         #[serde(default)]
@@ -225,6 +258,40 @@ mod tests {
 
     fn error(text: &str) -> String {
         read::<Config>(text).unwrap_err()
+    }
+
+    #[test]
+    fn s110_a_schema_refuses_the_keys_that_reading_refuses() {
+        let parsed: Value = serde_json::from_str(&schema::<Config>()).unwrap();
+        assert_eq!(parsed["additionalProperties"], false);
+        assert_eq!(parsed["required"], serde_json::json!(["kind"]));
+        assert_eq!(parsed["$defs"]["Part"]["additionalProperties"], false);
+        assert_eq!(parsed["$defs"]["Kind"]["enum"], serde_json::json!(["tumbling", "session"]));
+        let none: Value = serde_json::from_str(&schema::<NoConfig>()).unwrap();
+        assert_eq!(none["additionalProperties"], false);
+    }
+
+    /// What is flattened into another table adds keys that the table itself does not name.
+    #[test]
+    fn a_table_of_several_parts_stays_open() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema matters")]
+        struct Whole {
+            size: u32,
+            #[serde(flatten)]
+            mode: Mode,
+        }
+        #[derive(Deserialize, JsonSchema)]
+        #[serde(tag = "mode", rename_all = "lowercase")]
+        #[expect(dead_code, reason = "only its schema matters")]
+        enum Mode {
+            Fast { loss: u32 },
+            Safe,
+        }
+        let parsed: Value = serde_json::from_str(&schema::<Whole>()).unwrap();
+        assert!(!parsed.to_string().contains("additionalProperties"), "{parsed}");
+        let parsed: Value = serde_json::from_str(&schema::<Mode>()).unwrap();
+        assert_eq!(parsed["oneOf"][0]["additionalProperties"], false, "{parsed}");
     }
 
     #[test]

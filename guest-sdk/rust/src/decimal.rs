@@ -11,7 +11,7 @@ const SCALE: u32 = 9;
 const ONE: i128 = 1_000_000_000;
 
 /// A number with nine digits after the point, exact. About 29 digits before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Decimal(i128);
 

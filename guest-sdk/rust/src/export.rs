@@ -14,7 +14,7 @@
 #[macro_export]
 macro_rules! export {
     ($operator:ident) => {
-        $crate::__lifecycle!($operator, {});
+        $crate::__lifecycle!($operator, $crate::StateKind::Memory, {});
     };
     ($operator:ident, portable) => {
         impl $crate::Portable for $operator {
@@ -45,24 +45,19 @@ macro_rules! export {
         $crate::export!($operator, portable_by_hand);
     };
     ($operator:ident, stateless) => {
-        $crate::__lifecycle!($operator, {
-            /// Says so to the host, which reads this section.
-            #[used]
-            #[unsafe(link_section = "weir:state")]
-            static STATE_SECTION: [u8; 4] = *b"none";
-        });
+        $crate::__lifecycle!($operator, $crate::StateKind::None, {});
     };
     ($operator:ident, portable_by_hand) => {
-        $crate::__lifecycle!($operator, {
+        $crate::__lifecycle!($operator, $crate::StateKind::Portable(<$operator as $crate::Portable>::VERSION), {
             impl $crate::bindings::portable::exports::weir::operator::portable::Guest for Component {
                 fn save() -> ::std::result::Result<(), ::std::string::String> {
                     $crate::guest::save(&INSTANCE)
                 }
                 fn load(
-                    rows: $crate::Batch,
+                    rows: $crate::bindings::weir::operator::types::Batch,
                     written_by: ::std::string::String,
                 ) -> ::std::result::Result<(), ::std::string::String> {
-                    $crate::guest::load(&INSTANCE, &rows, &written_by)
+                    $crate::guest::load(&INSTANCE, rows, written_by)
                 }
             }
             $crate::bindings::portable::export_portable!(Component with_types_in $crate::bindings::portable);
@@ -74,7 +69,7 @@ macro_rules! export {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __lifecycle {
-    ($operator:ident, { $($more:tt)* }) => {
+    ($operator:ident, $state:expr, { $($more:tt)* }) => {
         #[cfg(target_arch = "wasm32")]
         #[allow(unsafe_code, reason = "the exported functions of the canonical ABI")]
         const _: () = {
@@ -91,15 +86,26 @@ macro_rules! __lifecycle {
             };
             struct Component;
             impl $crate::bindings::exports::weir::operator::lifecycle::Guest for Component {
-                fn open(context: $crate::Context) -> ::std::result::Result<(), ::std::string::String> {
-                    $crate::guest::open(&INSTANCE, &context)
+                fn describe() -> $crate::bindings::weir::operator::types::Description {
+                    $crate::guest::describe::<$operator>($state)
+                }
+                fn open(
+                    context: $crate::bindings::weir::operator::types::Context,
+                ) -> ::std::result::Result<
+                    ::std::vec::Vec<$crate::bindings::weir::operator::types::Columns>,
+                    ::std::string::String,
+                > {
+                    $crate::guest::open(&INSTANCE, context)
                 }
                 #[inline]
                 fn process(
                     input: u32,
-                    rows: $crate::Batch,
-                ) -> ::std::result::Result<::std::vec::Vec<$crate::Rejection>, ::std::string::String> {
-                    $crate::guest::process(&INSTANCE, input, &rows)
+                    rows: $crate::bindings::weir::operator::types::Batch,
+                ) -> ::std::result::Result<
+                    ::std::vec::Vec<$crate::bindings::weir::operator::types::Rejection>,
+                    ::std::string::String,
+                > {
+                    $crate::guest::process(&INSTANCE, input, rows)
                 }
                 fn advance(watermark: $crate::Timestamp) -> ::std::result::Result<(), ::std::string::String> {
                     $crate::guest::advance(&INSTANCE, watermark)

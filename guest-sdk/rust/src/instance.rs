@@ -1,7 +1,7 @@
 //! One operator with its outputs: the calls of the contract, the same in the sandbox, in a native pipeline and in a test.
 
 use crate::portable::{Pieces, Portable, StateRows, StateWriter};
-use crate::{BatchRef, Context, Error, Operator, Outputs, Rejection, Timestamp, config};
+use crate::{BatchRef, Columns, Context, Error, Operator, Outputs, Rejection, Timestamp, config};
 
 /// An operator as the host sees it.
 #[derive(Debug)]
@@ -23,14 +23,20 @@ impl<T: Operator> Instance<T> {
         Ok(Instance { operator, outputs: Outputs::new(), pieces: Pieces::default() })
     }
 
-    /// Gives the operator rows of one input.
+    /// The columns that the operator wants, by input.
+    pub fn columns(&self) -> Vec<Columns> {
+        let inputs = T::describe().complete().inputs.len() as u32;
+        (0..inputs).map(|input| self.operator.columns(input)).collect()
+    }
+
+    /// Gives the operator rows of one input: the columns that it wants, and no others.
     ///
     /// # Errors
     /// Why the operator failed.
     #[inline]
     pub fn process(&mut self, input: u32, rows: BatchRef<'_>) -> Result<Vec<Rejection>, String> {
         self.pieces.check_complete()?;
-        self.outputs.begin();
+        self.outputs.begin(rows.len());
         let result = self.operator.process_batch(input, rows, &mut self.outputs);
         self.end(result)?;
         let rejections = std::mem::take(&mut self.outputs.rejections);
@@ -46,7 +52,7 @@ impl<T: Operator> Instance<T> {
     /// Why the operator failed.
     pub fn advance(&mut self, watermark: Timestamp) -> Result<(), String> {
         self.pieces.check_complete()?;
-        self.outputs.begin();
+        self.outputs.begin(0);
         self.outputs.set_watermark(watermark);
         let result = self.operator.advance(watermark, &mut self.outputs);
         self.end(result)?;
@@ -59,7 +65,7 @@ impl<T: Operator> Instance<T> {
     /// Why the operator failed.
     pub fn finish(&mut self) -> Result<(), String> {
         self.pieces.check_complete()?;
-        self.outputs.begin();
+        self.outputs.begin(0);
         let result = self.operator.finish(&mut self.outputs);
         self.end(result)?;
         self.check_no_rejection("finish")
@@ -95,7 +101,7 @@ impl<T: Operator> Instance<T> {
 
     /// What was emitted since the last time.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) fn take_emitted(&mut self) -> impl Iterator<Item = (u32, crate::Batch)> {
+    pub(crate) fn take_emitted(&mut self) -> impl Iterator<Item = (u32, crate::outputs::Emission)> {
         self.outputs.take_emitted()
     }
 }

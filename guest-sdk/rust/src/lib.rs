@@ -20,9 +20,9 @@
 //!     }
 //!
 //!     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-//!         let seen = self.seen.or_default(row.key);
+//!         let seen = self.seen.or_default(row.key());
 //!         *seen += 1;
-//!         out.emit_json(row.timestamp, row.key, seen)
+//!         out.to(0).emit_json_value(row, seen)
 //!     }
 //! }
 //!
@@ -45,8 +45,10 @@
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod bindings;
+mod columns;
 pub mod config;
 mod decimal;
+mod description;
 mod error;
 mod export;
 #[cfg(target_arch = "wasm32")]
@@ -63,15 +65,22 @@ pub mod memory;
 pub mod native;
 mod operator;
 mod outputs;
+mod pack;
 mod portable;
 mod rows;
+#[cfg(target_arch = "wasm32")]
+mod scratch;
 mod span;
 mod sum;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
+pub use columns::Columns;
 pub use config::NoConfig;
 pub use decimal::{Decimal, DecimalError};
+pub use description::Description;
+#[doc(hidden)]
+pub use description::StateKind;
 pub use error::{Error, OrReject};
 pub use hash::{FastHasher, HashMap, HashSet};
 pub use host::{Level, log, metrics, now, random};
@@ -79,7 +88,9 @@ pub use key_map::KeyMap;
 pub use operator::{Operator, TypedOperator, TypedOutputs, TypedRow};
 pub use outputs::{CALL_BYTES_MAX, KEY_BYTES_MAX, Outputs, Port, VALUE_BYTES_MAX};
 pub use portable::{Portable, StateRows, StateWriter};
-pub use rows::{Batch, BatchRef, Blobs, BlobsRef, Context, Rejection, Row, Timestamp};
+pub use rows::{Batch, BatchRef, Blobs, BlobsRef, Context, Extras, KEY_ABSENT, NewRow, Rejection, Row, Timestamp, VALUE_ABSENT};
+/// For `#[derive(JsonSchema)]` in a crate that has no schemars of its own: `#[schemars(crate = "weir_sdk::schemars")]`.
+pub use schemars;
 /// For `#[derive(Serialize, Deserialize)]` in a crate that has no serde of its own: `#[serde(crate = "weir_sdk::serde")]`. What
 /// `weir component new` makes has one.
 pub use serde;
@@ -93,8 +104,9 @@ pub use wit_bindgen;
 /// What an operator usually needs.
 pub mod prelude {
     pub use crate::{
-        BatchRef, Context, Error, KeyMap, NoConfig, Operator, OrReject, Outputs, Row, Timestamp, TypedOperator, TypedOutputs,
-        TypedRow,
+        BatchRef, Columns, Context, Description, Error, KeyMap, NoConfig, Operator, OrReject, Outputs, Row, Timestamp,
+        TypedOperator, TypedOutputs, TypedRow,
     };
+    pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
 }

@@ -1,18 +1,31 @@
 //! The trait an operator implements, and the trait of operators on typed rows.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::outputs::Refused;
-use crate::{BatchRef, Context, Error, Outputs, Port, Row, Timestamp};
+use crate::{BatchRef, Columns, Context, Description, Error, Outputs, Port, Row, Timestamp};
 
 /// An operator on raw rows. Its fields are its state: durable and exactly-once without any code.
 ///
 /// On a keyed input each key group has an instance of its own, so an instance sees all rows of a key, in order.
 pub trait Operator: Sized + 'static {
     /// The operator's `config` table of the job file. [`NoConfig`](crate::NoConfig) if there is none. Keys it does not have are
-    /// refused with the nearest valid one.
-    type Config: DeserializeOwned;
+    /// refused with the nearest valid one. Its JSON Schema tells people and the planner what it takes.
+    type Config: DeserializeOwned + JsonSchema;
+
+    /// What the operator is: its purpose and its ports. Unless others are named, it has an input `in` and an output `main`.
+    fn describe() -> Description {
+        Description::default()
+    }
+
+    /// Which columns of an input it reads: times, keys and values unless it says otherwise. What it does not ask for is not copied into its memory, and
+    /// reading it all the same panics. The same at each call.
+    fn columns(&self, input: u32) -> Columns {
+        let _ = input;
+        Columns::ROWS
+    }
 
     /// Once, when the instance is new; not after a restore. All instances are alike after it, so it must not depend
     /// on time or chance.
@@ -85,11 +98,10 @@ fn reject_or_fail(row: Row<'_>, result: Result<(), Error>, refused: Option<Refus
         (Ok(()), None) => return Ok(()),
     };
     if error.is_rejection() {
-        out.reject(row.index, error.message());
+        out.reject(row.index(), error.message());
         return Ok(());
     }
-    let key = weir_notation::text::Shown(row.key);
-    Err(Error::fail(format_args!("row with key \"{key}\" and time {}: {}", row.timestamp, error.message())))
+    Err(Error::fail(format_args!("{}: {}", row.shown(), error.message())))
 }
 
 /// A row whose value has been read as JSON.
@@ -139,11 +151,16 @@ impl<T: Serialize> TypedOutputs<'_, T> {
 /// An operator on rows whose values are JSON. A row that is not a [`TypedOperator::In`] is rejected with the reason.
 pub trait TypedOperator: Sized + 'static {
     /// See [`Operator::Config`].
-    type Config: DeserializeOwned;
+    type Config: DeserializeOwned + JsonSchema;
     /// A value of the input.
     type In: DeserializeOwned;
     /// A value of the main output.
     type Out: Serialize;
+
+    /// See [`Operator::describe`].
+    fn describe() -> Description {
+        Description::default()
+    }
 
     /// See [`Operator::open`].
     ///
@@ -179,13 +196,17 @@ pub trait TypedOperator: Sized + 'static {
 impl<T: TypedOperator> Operator for T {
     type Config = T::Config;
 
+    fn describe() -> Description {
+        <T as TypedOperator>::describe()
+    }
+
     fn open(config: Self::Config, context: &Context) -> Result<Self, Error> {
         TypedOperator::open(config, context)
     }
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let value = row.json()?;
-        let row = TypedRow { input: row.input, timestamp: row.timestamp, key: row.key, value };
+        let row = TypedRow { input: row.input(), timestamp: row.timestamp(), key: row.key(), value };
         TypedOperator::process(self, row, &mut TypedOutputs::new(out))
     }
 

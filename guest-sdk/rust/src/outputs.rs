@@ -1,12 +1,13 @@
-//! Where an operator's rows go: gathered column by column, handed to the host once a port and call.
+//! Where an operator's rows go: gathered by output, handed to the host once an output and call.
 //!
-//! Owns the host's bounds for what is emitted: what exceeds them is never handed over, since the host would end the instance
-//! for it, but refused here, where the row at hand can be rejected instead.
+//! Rows of an output are sent in the order in which they were emitted, of whatever kind they are: what is gathered of one kind is handed
+//! over before the first of another. Owns the host's bounds for what is emitted: what exceeds them is never handed over, since the host
+//! would end the instance for it, but refused here, where the row at hand can be rejected instead.
 
 use serde::Serialize;
 
-use crate::rows::append;
-use crate::{Batch, Error, Rejection, Timestamp};
+use crate::rows::{VALUE_ABSENT, append};
+use crate::{Batch, Error, NewRow, Rejection, Row, Timestamp};
 
 /// Bytes gathered for a port before they are handed over within a call. Small, because the pages this buffer
 /// lives on are written to every checkpoint.
@@ -24,6 +25,9 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// The most that the host takes within one call: keys and values, and [`ROW_BYTES`] for each row.
 pub const CALL_BYTES_MAX: usize = 64 << 20;
 
+/// Outputs an operator may have.
+const PORTS_MAX: u32 = 16;
+
 /// What a row costs beside its key and value.
 const ROW_BYTES: usize = 16;
 
@@ -32,29 +36,97 @@ const REASON_BYTES_MAX: usize = 1 << 10;
 
 /// What an operator sends on and sets aside during a call.
 ///
-/// Port 0 is the main output; more ports are named under `outputs` in the job file, in order.
+/// Outputs count in the order of [`Operator::describe`](crate::Operator::describe); 0 is the main one.
 #[derive(Debug)]
 pub struct Outputs {
-    ports: Vec<Batch>,
+    ports: Vec<Gathered>,
     pub(crate) rejections: Vec<Rejection>,
     watermark: Timestamp,
+    /// Rows of this call's batch.
+    call_rows: u32,
     /// Bytes that were taken from the operator in this call.
     call_bytes: usize,
     /// Why a row was not taken from the operator, until somebody asks.
     refused: Option<Refused>,
+    /// Where what is handed over is packed.
+    #[cfg(target_arch = "wasm32")]
+    packed: Vec<u8>,
     /// What a host would have been given.
     #[cfg(not(target_arch = "wasm32"))]
-    emitted: Vec<(u32, Batch)>,
+    emitted: Vec<(u32, Emission)>,
+}
+
+/// What is gathered for an output: all of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    kind: Kind,
+    /// Numbers of rows of the batch: those that are forwarded, or that have new values.
+    rows: Vec<u32>,
+    /// Rows; of new values only the values.
+    batch: Batch,
+    /// Of new values, which are absent; empty where none is.
+    absent: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    /// Rows of any kind.
+    #[default]
+    Rows,
+    /// Rows of the batch as they are.
+    Forward,
+    /// New values under the keys, times and headers of rows of the batch.
+    Values,
+}
+
+/// What is handed over for an output where there is no sandbox.
+#[cfg(not(target_arch = "wasm32"))]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Emission {
+    /// Rows.
+    Rows(Batch),
+    /// Rows of the call's batch, by number.
+    Forward(Vec<u32>),
+    /// New values for rows of the call's batch.
+    Values {
+        /// Their numbers.
+        rows: Vec<u32>,
+        /// As many values.
+        values: crate::Blobs,
+        /// [`VALUE_ABSENT`](crate::VALUE_ABSENT) or 0 for each; empty where none is absent.
+        absent: Vec<u8>,
+    },
+}
+
+impl Gathered {
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.batch.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        let Gathered { rows, batch, .. } = self;
+        batch.values.bytes.len() + batch.keys.bytes.len() >= FLUSH_BYTES || batch.len().max(rows.len()) >= FLUSH_ROWS
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.batch.clear();
+        self.absent.clear();
+    }
 }
 
 impl Outputs {
     pub(crate) fn new() -> Outputs {
         Outputs {
-            ports: vec![Batch::default()],
+            ports: vec![Gathered::default()],
             rejections: Vec::new(),
             watermark: Timestamp::MIN,
+            call_rows: 0,
             call_bytes: 0,
             refused: None,
+            #[cfg(target_arch = "wasm32")]
+            packed: Vec::new(),
             #[cfg(not(target_arch = "wasm32"))]
             emitted: Vec::new(),
         }
@@ -74,7 +146,22 @@ impl Outputs {
         self.to(0).emit_json(timestamp, key, value)
     }
 
+    /// Sends a row of this call to the main output as it is: see [`Port::forward`].
+    #[inline]
+    pub fn forward(&mut self, row: Row<'_>) {
+        self.to(0).forward(row);
+    }
+
+    /// Sends a new value under a row's key, time and headers to the main output: see [`Port::emit_value`].
+    #[inline]
+    pub fn emit_value(&mut self, row: Row<'_>, value: &[u8]) {
+        self.to(0).emit_value(row, value);
+    }
+
     /// An output by number.
+    ///
+    /// # Panics
+    /// If an operator cannot have as many.
     #[inline]
     pub fn to(&mut self, port: u32) -> Port<'_> {
         if self.ports.len() <= port as usize {
@@ -96,10 +183,11 @@ impl Outputs {
         self.rejections.push(Rejection { row, reason });
     }
 
-    /// Before a call: nothing of an earlier one counts.
+    /// Before a call with so many rows: nothing of an earlier one counts.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, rows: usize) {
         self.rejections.clear();
+        self.call_rows = rows as u32;
         self.call_bytes = 0;
         self.refused = None;
     }
@@ -133,24 +221,69 @@ impl Outputs {
 
     #[cold]
     fn add_ports(&mut self, port: u32) {
-        assert!(port < 64, "port {port}: an operator has at most 64 outputs");
-        self.ports.resize_with(port as usize + 1, Batch::default);
+        assert!(port < PORTS_MAX, "output {port}: an operator has at most {PORTS_MAX} outputs");
+        self.ports.resize_with(port as usize + 1, Gathered::default);
+    }
+
+    /// What is gathered for a port, if it is of this kind; what is there of another is handed over first.
+    #[inline]
+    fn gathered(&mut self, port: u32, kind: Kind) -> &mut Gathered {
+        if self.ports[port as usize].kind != kind {
+            self.change_kind(port, kind);
+        }
+        &mut self.ports[port as usize]
+    }
+
+    fn change_kind(&mut self, port: u32, kind: Kind) {
+        if !self.ports[port as usize].is_empty() {
+            self.flush_port(port as usize);
+        }
+        self.ports[port as usize].kind = kind;
     }
 
     #[cfg(target_arch = "wasm32")]
     fn flush_port(&mut self, port: usize) {
-        crate::bindings::weir::operator::output::emit(port as u32, &self.ports[port]);
-        self.ports[port].clear();
+        use zerocopy::IntoBytes;
+
+        use crate::bindings::weir::operator::output;
+
+        let gathered = &mut self.ports[port];
+        let number = port as u32;
+        self.packed.clear();
+        match gathered.kind {
+            Kind::Forward => output::forward(number, gathered.rows.as_bytes()),
+            Kind::Values => {
+                crate::pack::pack_values(&gathered.batch.values, &gathered.absent, &mut self.packed);
+                output::emit_values(number, gathered.rows.as_bytes(), &self.packed);
+            }
+            Kind::Rows => {
+                let has = crate::pack::pack(&gathered.batch, &mut self.packed);
+                let rows = crate::guest::batch_out(gathered.batch.len(), has, std::mem::take(&mut self.packed));
+                output::emit(number, &rows);
+                self.packed = rows.data;
+            }
+        }
+        gathered.clear();
     }
 
     #[cfg(not(target_arch = "wasm32"))]
     fn flush_port(&mut self, port: usize) {
-        let room = self.ports[port].same_room();
-        self.emitted.push((port as u32, std::mem::replace(&mut self.ports[port], room)));
+        let Gathered { kind, rows, batch, absent } = &mut self.ports[port];
+        let room = batch.same_room();
+        let emission = match kind {
+            Kind::Forward => Emission::Forward(std::mem::take(rows)),
+            Kind::Rows => Emission::Rows(std::mem::replace(batch, room)),
+            Kind::Values => Emission::Values {
+                rows: std::mem::take(rows),
+                values: std::mem::replace(batch, room).values,
+                absent: std::mem::take(absent),
+            },
+        };
+        self.emitted.push((port as u32, emission));
     }
 
     #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) fn take_emitted(&mut self) -> impl Iterator<Item = (u32, Batch)> {
+    pub(crate) fn take_emitted(&mut self) -> impl Iterator<Item = (u32, Emission)> {
         self.emitted.drain(..)
     }
 }
@@ -219,30 +352,154 @@ impl Port<'_> {
         self.write(timestamp, key, |bytes| append(bytes, value));
     }
 
+    /// Sends a row of this call as it is, with all it has, also with columns that were not asked for. Nothing is copied: for filters, routing,
+    /// deduplication. A row may be sent more than once.
+    #[inline]
+    pub fn forward(&mut self, row: Row<'_>) {
+        let call_bytes = self.outputs.call_bytes + row.known_bytes() + ROW_BYTES;
+        if call_bytes > CALL_BYTES_MAX {
+            self.refuse(Refused::Call);
+            return;
+        }
+        self.outputs.call_bytes = call_bytes;
+        let gathered = self.outputs.gathered(self.port, Kind::Forward);
+        gathered.rows.push(row.index());
+        if gathered.rows.len() >= FLUSH_ROWS {
+            self.outputs.flush_port(self.port as usize);
+        }
+    }
+
+    /// The same for many rows of this call, by number.
+    ///
+    /// # Errors
+    /// A failure, if one of them is no row of this call.
+    pub fn forward_rows(&mut self, rows: &[u32]) -> Result<(), Error> {
+        if let Some(row) = rows.iter().find(|row| **row >= self.outputs.call_rows) {
+            let given = self.outputs.call_rows;
+            return Err(Error::fail(format_args!("row {row} is to be forwarded, in a call with {given} rows")));
+        }
+        for rows in rows.chunks(FLUSH_ROWS) {
+            self.outputs.gathered(self.port, Kind::Forward).rows.extend_from_slice(rows);
+            if self.outputs.ports[self.port as usize].is_full() {
+                self.outputs.flush_port(self.port as usize);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a new value under the key, time and headers of a row of this call, which are not copied: for maps and running aggregates.
+    #[inline]
+    pub fn emit_value(&mut self, row: Row<'_>, value: &[u8]) {
+        self.write_value(row, |bytes| append(bytes, value));
+    }
+
+    /// As [`emit_value`](Port::emit_value), for a value that `write` appends to the bytes it is given.
+    #[inline]
+    pub fn write_value(&mut self, row: Row<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        let gathered = self.outputs.gathered(self.port, Kind::Values);
+        let bytes = &mut gathered.batch.values.bytes;
+        let start = bytes.len();
+        write(bytes);
+        let length = bytes.len() - start;
+        match self.close_value(row, start, length) {
+            Ok(()) => self.flush_if_full(),
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    /// Sends a tombstone under the key, time and headers of a row of this call: what has its key is deleted.
+    pub fn emit_tombstone(&mut self, row: Row<'_>) {
+        let gathered = self.outputs.gathered(self.port, Kind::Values);
+        let before = gathered.batch.values.ends.len();
+        let start = gathered.batch.values.bytes.len();
+        match self.close_value(row, start, 0) {
+            Ok(()) => {
+                let gathered = &mut self.outputs.ports[self.port as usize];
+                gathered.absent.resize(before, 0);
+                gathered.absent.push(VALUE_ABSENT);
+                self.flush_if_full();
+            }
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    /// Makes a value of the `length` bytes that lie behind `start`, if the host takes it.
+    #[inline]
+    fn close_value(&mut self, row: Row<'_>, start: usize, length: usize) -> Result<(), Refused> {
+        let outputs = &mut *self.outputs;
+        let call_bytes = outputs.call_bytes + row.known_bytes() + length + ROW_BYTES;
+        let gathered = &mut outputs.ports[self.port as usize];
+        if length > VALUE_BYTES_MAX || call_bytes > CALL_BYTES_MAX {
+            gathered.batch.values.bytes.truncate(start);
+            return Err(refusal(0, length));
+        }
+        outputs.call_bytes = call_bytes;
+        gathered.batch.values.close_item();
+        gathered.rows.push(row.index());
+        if !gathered.absent.is_empty() {
+            gathered.absent.resize(gathered.rows.len(), 0);
+        }
+        Ok(())
+    }
+
+    /// Sends a row with all that a row can have: headers, no key, no value.
+    pub fn emit_row(&mut self, row: NewRow<'_>) {
+        let headers: usize = row.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+        let (key, value) = (row.key.map_or(0, <[u8]>::len), row.value.map_or(0, <[u8]>::len));
+        let call_bytes = self.outputs.call_bytes + key + value + headers + ROW_BYTES;
+        if key > KEY_BYTES_MAX || value > VALUE_BYTES_MAX || call_bytes > CALL_BYTES_MAX {
+            self.refuse(refusal(key, value));
+            return;
+        }
+        self.outputs.call_bytes = call_bytes;
+        self.outputs.gathered(self.port, Kind::Rows).batch.push_row(row);
+        self.flush_if_full();
+    }
+
     /// Sends a row with a JSON value.
     ///
     /// # Errors
     /// A failure, if the value has no JSON form.
     pub fn emit_json(&mut self, timestamp: Timestamp, key: &[u8], value: &impl Serialize) -> Result<(), Error> {
-        let bytes = &mut self.outputs.ports[self.port as usize].values.bytes;
+        let (start, wanted) = self.write_json(Kind::Rows, value)?;
+        if let Err(refused) = self.close(timestamp, key, start, wanted) {
+            self.refuse(refused);
+        }
+        Ok(())
+    }
+
+    /// Sends a new value, as JSON, under the key, time and headers of a row of this call.
+    ///
+    /// # Errors
+    /// A failure, if the value has no JSON form.
+    pub fn emit_json_value(&mut self, row: Row<'_>, value: &impl Serialize) -> Result<(), Error> {
+        let (start, wanted) = self.write_json(Kind::Values, value)?;
+        match self.close_value(row, start, wanted) {
+            Ok(()) => self.flush_if_full(),
+            Err(refused) => self.refuse(refused),
+        }
+        Ok(())
+    }
+
+    /// Writes JSON behind the values that are there. Gives where it starts, and how long it is, or would be.
+    fn write_json(&mut self, kind: Kind, value: &impl Serialize) -> Result<(usize, usize), Error> {
+        let bytes = &mut self.outputs.gathered(self.port, kind).batch.values.bytes;
         let start = bytes.len();
         let mut bounded = Bounded { end: start + VALUE_BYTES_MAX, wanted: start, bytes };
         let result = serde_json::to_writer(&mut bounded, value);
         let wanted = bounded.wanted - start;
         if let Err(error) = result {
-            self.outputs.ports[self.port as usize].values.bytes.truncate(start);
+            self.outputs.ports[self.port as usize].batch.values.bytes.truncate(start);
             return Err(Error::fail(format_args!("writing a value as JSON: {error}")));
         }
-        let refused = self.close(timestamp, key, start, wanted).err();
-        self.outputs.refused = self.outputs.refused.or(refused);
-        Ok(())
+        Ok((start, wanted))
     }
 
     /// Sends a row whose value `write` appends to the bytes it is given, without a copy in between.
     #[inline]
     pub fn write(&mut self, timestamp: Timestamp, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
         if let Err(refused) = self.append(timestamp, key, write) {
-            self.outputs.refused = self.outputs.refused.or(Some(refused));
+            self.refuse(refused);
         }
     }
 
@@ -257,7 +514,7 @@ impl Port<'_> {
 
     #[inline]
     fn append(&mut self, timestamp: Timestamp, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
-        let bytes = &mut self.outputs.ports[self.port as usize].values.bytes;
+        let bytes = &mut self.outputs.gathered(self.port, Kind::Rows).batch.values.bytes;
         let start = bytes.len();
         write(bytes);
         let length = bytes.len() - start;
@@ -268,7 +525,7 @@ impl Port<'_> {
     #[inline]
     fn close(&mut self, timestamp: Timestamp, key: &[u8], start: usize, length: usize) -> Result<(), Refused> {
         let outputs = &mut *self.outputs;
-        let batch = &mut outputs.ports[self.port as usize];
+        let batch = &mut outputs.ports[self.port as usize].batch;
         let call_bytes = outputs.call_bytes + key.len() + length + ROW_BYTES;
         if key.len() > KEY_BYTES_MAX || length > VALUE_BYTES_MAX || call_bytes > CALL_BYTES_MAX {
             batch.values.bytes.truncate(start);
@@ -278,10 +535,24 @@ impl Port<'_> {
         batch.values.close_item();
         batch.keys.push(key);
         batch.timestamps.push(timestamp);
-        if batch.values.bytes.len() + batch.keys.bytes.len() >= FLUSH_BYTES || batch.len() >= FLUSH_ROWS {
-            outputs.flush_port(self.port as usize);
+        if let Some(extras) = &mut batch.extras {
+            extras.absent.push(0);
+            extras.headers.push(&[]);
         }
+        self.flush_if_full();
         Ok(())
+    }
+
+    #[inline]
+    fn flush_if_full(&mut self) {
+        if self.outputs.ports[self.port as usize].is_full() {
+            self.outputs.flush_port(self.port as usize);
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, refused: Refused) {
+        self.outputs.refused = self.outputs.refused.or(Some(refused));
     }
 }
 

@@ -15,6 +15,9 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// An operator whose state can be written as rows and read from rows.
 pub trait Portable {
+    /// The version of what the rows mean. Raise it when code of before could not load them.
+    const VERSION: u32 = 1;
+
     /// Writes the state.
     ///
     /// # Errors
@@ -110,7 +113,7 @@ impl<'a> StateRows<'a> {
     /// If the rows are not the pieces of a value in order, or the value does not fit `S`.
     pub fn value<S: DeserializeOwned>(&mut self) -> Result<Option<S>, Error> {
         let mut value = None;
-        for (key, piece) in self.rows.keys.iter().zip(self.rows.values.iter()) {
+        for (key, piece) in self.rows.keys().iter().zip(self.rows.values().iter()) {
             let (index, count) = piece_number(key).ok_or_else(|| self.refuse("a row is not a piece of a saved value"))?;
             if index != self.pieces.arrived || (index > 0 && count != self.pieces.expected) || value.is_some() {
                 return Err(self.refuse(&format!("piece {index} of {count} is out of order")));
@@ -154,6 +157,10 @@ mod tests {
         batches
     }
 
+    fn view(batch: &Batch) -> BatchRef<'_> {
+        BatchRef::new(&batch.timestamps, batch.keys.view(), batch.values.view())
+    }
+
     #[test]
     fn a_value_larger_than_a_piece_comes_back_whole() {
         let value: Vec<u64> = (0..700_000).collect();
@@ -163,7 +170,7 @@ mod tests {
         let mut loaded = None;
         for batch in &batches {
             assert!(loaded.is_none());
-            loaded = StateRows::new(batch.view(), "x@1", &mut pieces).value::<Vec<u64>>().unwrap();
+            loaded = StateRows::new(view(batch), "x@1", &mut pieces).value::<Vec<u64>>().unwrap();
             assert_eq!(pieces.check_complete().is_ok(), loaded.is_some());
         }
         assert_eq!(loaded, Some(value));
@@ -173,8 +180,8 @@ mod tests {
     fn a_missing_piece_is_noticed() {
         let batches = saved(&vec![7u64; 3_000_000]);
         let mut pieces = Pieces::default();
-        StateRows::new(batches[0].view(), "x@1", &mut pieces).value::<Vec<u64>>().unwrap();
-        let error = StateRows::new(batches[2].view(), "x@1", &mut pieces).value::<Vec<u64>>().unwrap_err();
+        StateRows::new(view(&batches[0]), "x@1", &mut pieces).value::<Vec<u64>>().unwrap();
+        let error = StateRows::new(view(&batches[2]), "x@1", &mut pieces).value::<Vec<u64>>().unwrap_err();
         assert!(error.message().contains("out of order") && error.message().contains("x@1"), "{error}");
     }
 
@@ -183,7 +190,7 @@ mod tests {
         let value = std::collections::HashMap::from([(b"k".to_vec(), (1u64, -5i128))]);
         let batches = saved(&value);
         let mut pieces = Pieces::default();
-        let loaded = StateRows::new(batches[0].view(), "x@1", &mut pieces).value().unwrap();
+        let loaded = StateRows::new(view(&batches[0]), "x@1", &mut pieces).value().unwrap();
         assert_eq!(loaded, Some(value));
     }
 }

@@ -1,5 +1,8 @@
 //! Time spans as people write them in a job file: `"500ms"`, `"5m"`, `"1h30m"`. The rules are those of the whole job file.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use weir_notation::span::{NoSpan, format_ms, parse_ms};
 
@@ -49,10 +52,50 @@ impl Serialize for Span {
     }
 }
 
+impl JsonSchema for Span {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Span".into()
+    }
+
+    /// The parts in their order; that there is one at all is all it leaves out.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": r"^\s*([0-9]+d\s*)?([0-9]+h\s*)?([0-9]+m\s*)?([0-9]+s\s*)?([0-9]+ms)?\s*$",
+            "minLength": 2,
+            "examples": ["30s", "5m", "1h30m"],
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn s110_the_schema_of_a_span_takes_what_is_read() {
+        let schema = schemars::schema_for!(Span);
+        let pattern = schema.get("pattern").and_then(|pattern| pattern.as_str()).unwrap();
+        let pattern = regex_lite::Regex::new(pattern).unwrap();
+        for (text, matches) in [
+            ("500ms", true),
+            (" 1h 30m ", true),
+            ("1d2h3m4s5ms", true),
+            ("0s", true),
+            ("5", false),
+            ("5 m", false),
+            ("1s1m", false),
+            ("-5m", false),
+            ("5min", false),
+        ] {
+            assert_eq!((Span::parse(text).is_some(), pattern.is_match(text)), (matches, matches), "{text}");
+        }
+    }
 
     #[test]
     fn spans_are_read_as_people_write_them() {

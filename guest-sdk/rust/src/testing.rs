@@ -11,10 +11,10 @@
 //!         Ok(Echo)
 //!     }
 //!     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-//!         if row.value.is_empty() {
+//!         if row.value().is_empty() {
 //!             return Err(row.reject("nothing to say"));
 //!         }
-//!         out.emit(row.timestamp, row.key, row.value);
+//!         out.forward(row);
 //!         Ok(())
 //!     }
 //! }
@@ -28,8 +28,9 @@
 
 use crate::host::imp;
 use crate::instance::Instance;
+use crate::native::{Emission, Packed};
 use crate::portable::Portable;
-use crate::{Batch, Context, Level, Operator, Timestamp};
+use crate::{Batch, Columns, Context, Level, Operator, Timestamp, VALUE_ABSENT};
 
 /// A row that an operator emitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +39,14 @@ pub struct Emitted {
     pub port: u32,
     /// Event time.
     pub timestamp: Timestamp,
-    /// Key.
+    /// Key; no bytes where it has none.
     pub key: Vec<u8>,
-    /// Value.
+    /// Value; no bytes where it has none.
     pub value: Vec<u8>,
+    /// [`KEY_ABSENT`](crate::KEY_ABSENT), [`VALUE_ABSENT`](crate::VALUE_ABSENT).
+    pub absent: u8,
+    /// Names and values.
+    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// A row that an operator set aside.
@@ -114,9 +119,21 @@ impl<T: Operator> Harness<T> {
     pub fn try_input(&mut self, input: u32, rows: &[(Timestamp, &[u8], &[u8])]) -> Result<(), String> {
         let mut batch = Batch::default();
         rows.iter().for_each(|(timestamp, key, value)| batch.push(*timestamp, key, value));
-        let result = self.instance.process(input, batch.view());
-        self.collect();
-        let values = batch.view().values;
+        self.try_batch(input, &batch)
+    }
+
+    /// Gives the operator rows on an input, in one call: those of its columns that it asked for. Rows that have no key or no value, or have
+    /// headers, are made by [`Batch::push_row`].
+    ///
+    /// # Errors
+    /// Why the operator failed.
+    pub fn try_batch(&mut self, input: u32, batch: &Batch) -> Result<(), String> {
+        let wanted = self.instance.columns().get(input as usize).copied();
+        let wanted = wanted.ok_or_else(|| format!("there is no input {input} in the operator's description"))?;
+        let packed = Packed::new(batch, wanted);
+        let result = self.instance.process(input, packed.view());
+        self.collect(batch);
+        let values = batch.values.view();
         self.rejected.extend(
             result?
                 .into_iter()
@@ -141,7 +158,7 @@ impl<T: Operator> Harness<T> {
     /// Why the operator failed.
     pub fn try_advance(&mut self, watermark: Timestamp) -> Result<(), String> {
         let result = self.instance.advance(watermark);
-        self.collect();
+        self.collect(&Batch::default());
         result
     }
 
@@ -153,7 +170,7 @@ impl<T: Operator> Harness<T> {
     pub fn finish(&mut self) -> &mut Harness<T> {
         self.advance(Timestamp::MAX);
         self.instance.finish().unwrap_or_else(|error| panic!("the operator failed: {error}"));
-        self.collect();
+        self.collect(&Batch::default());
         self
     }
 
@@ -208,15 +225,33 @@ impl<T: Operator> Harness<T> {
         crate::memory::forget();
     }
 
-    fn collect(&mut self) {
-        for (port, batch) in self.instance.take_emitted() {
-            let rows = batch.view();
-            self.emitted.extend(rows.rows(0).map(|row| Emitted {
-                port,
-                timestamp: row.timestamp,
-                key: row.key.to_vec(),
-                value: row.value.to_vec(),
-            }));
+    /// Takes what was emitted in a call with these rows.
+    fn collect(&mut self, given: &Batch) {
+        let given = Packed::new(given, Columns::ROWS | Columns::HEADERS);
+        let given = given.view();
+        let given: Vec<crate::Row<'_>> = given.rows(0).collect();
+        for (port, emission) in self.instance.take_emitted() {
+            let mut put = |row: &crate::Row<'_>, value: Option<(&[u8], u8)>| {
+                let key_absent = if row.has_key() { 0 } else { crate::KEY_ABSENT };
+                let own = if row.is_tombstone() { VALUE_ABSENT } else { 0 };
+                let (value, value_absent) = value.unwrap_or((row.value(), own));
+                let headers = row.headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+                let (key, value, absent) = (row.key().to_vec(), value.to_vec(), key_absent | value_absent);
+                self.emitted.push(Emitted { port, timestamp: row.timestamp(), key, value, absent, headers });
+            };
+            match emission {
+                Emission::Rows(batch) => {
+                    let packed = Packed::new(&batch, Columns::ROWS | Columns::HEADERS);
+                    packed.view().rows(0).for_each(|row| put(&row, None));
+                }
+                Emission::Forward(rows) => rows.iter().for_each(|row| put(&given[*row as usize], None)),
+                Emission::Values { rows, values, absent } => {
+                    for (n, row) in rows.iter().enumerate() {
+                        let absent = absent.get(n).copied().unwrap_or_default();
+                        put(&given[*row as usize], Some((values.view().get(n), absent)));
+                    }
+                }
+            }
         }
     }
 }
@@ -230,7 +265,9 @@ impl<T: Operator + Portable> Harness<T> {
         let mut saved = Vec::new();
         self.instance.save(&mut |rows| saved.push(rows.clone()))?;
         let mut new = Harness::try_new(config)?;
-        saved.iter().try_for_each(|rows| new.instance.load(rows.view(), "test@0.0.0"))?;
+        saved
+            .iter()
+            .try_for_each(|rows| new.instance.load(Packed::new(rows, Columns::KEYS | Columns::VALUES).view(), "test@0.0.0"))?;
         Ok(new)
     }
 }

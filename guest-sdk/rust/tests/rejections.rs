@@ -19,12 +19,12 @@ impl Operator for Wild {
     }
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let (what, number) = std::str::from_utf8(row.value)?.split_once(' ').unwrap_or_default();
+        let (what, number) = std::str::from_utf8(row.value())?.split_once(' ').unwrap_or_default();
         let number: usize = number.parse()?;
         match what {
-            "key" => out.emit(row.timestamp, &vec![b'k'; number], b"v"),
-            "value" => out.to(1).emit(row.timestamp, row.key, &vec![b'v'; number]),
-            "json" => out.emit_json(row.timestamp, row.key, &"v".repeat(number))?,
+            "key" => out.emit(row.timestamp(), &vec![b'k'; number], b"v"),
+            "value" => out.to(1).emit(row.timestamp(), row.key(), &vec![b'v'; number]),
+            "json" => out.emit_json(row.timestamp(), row.key(), &"v".repeat(number))?,
             "reject" => out.reject(number as u32, "said so"),
             "long" => return Err(row.reject("ü".repeat(number))),
             "fail" => {

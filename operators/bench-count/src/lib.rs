@@ -18,16 +18,20 @@ impl Operator for Count {
         Ok(Count::default())
     }
 
+    fn columns(&self, _: u32) -> Columns {
+        Columns::KEYS
+    }
+
     #[inline]
     fn preview(&self, rows: BatchRef<'_>) {
-        self.seen.warm(rows.keys);
+        self.seen.warm(rows.keys());
     }
 
     #[inline]
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let seen = self.seen.or_default(row.key);
+        let seen = self.seen.or_default(row.key());
         *seen += 1;
-        out.emit(row.timestamp, row.key, &seen.to_le_bytes());
+        out.emit_value(row, &seen.to_le_bytes());
         Ok(())
     }
 }

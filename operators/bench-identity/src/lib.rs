@@ -13,9 +13,13 @@ impl Operator for Identity {
         Ok(Identity)
     }
 
+    fn columns(&self, _: u32) -> Columns {
+        Columns::NONE
+    }
+
     #[inline]
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        out.emit(row.timestamp, row.key, row.value);
+        out.forward(row);
         Ok(())
     }
 }

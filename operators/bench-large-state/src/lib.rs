@@ -22,9 +22,9 @@ impl Operator for LargeState {
 
     #[inline]
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let seed = row.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let key = row.key.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let state = self.state.get_or_insert_with(row.key, || [0; STATE_BYTES]);
+        let seed = row.value().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let key = row.key().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let state = self.state.get_or_insert_with(row.key(), || [0; STATE_BYTES]);
         let count = state[STATE_BYTES - 1].wrapping_add(1);
         let mut noise = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(key);
         for word in state.as_chunks_mut::<8>().0 {
@@ -34,7 +34,7 @@ impl Operator for LargeState {
             *word = noise.to_le_bytes();
         }
         state[STATE_BYTES - 1] = count;
-        out.emit(row.timestamp, row.key, &u64::from(count).to_le_bytes());
+        out.emit_value(row, &u64::from(count).to_le_bytes());
         Ok(())
     }
 }

@@ -10,6 +10,8 @@ extern crate alloc;
 
 pub mod json;
 pub mod number;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod span;
 pub mod text;
 pub mod time;

@@ -43,7 +43,7 @@ impl TimeFormat {
         ("unix-ns", TimeFormat::UnixNs),
     ];
 
-    const NAMES: [&'static str; 6] = ["rfc3339", "clf", "unix-ms", "unix-s", "unix-us", "unix-ns"];
+    pub(crate) const NAMES: [&'static str; 6] = ["rfc3339", "clf", "unix-ms", "unix-s", "unix-us", "unix-ns"];
 
     /// The time that a text is, whole.
     pub fn read(self, text: &[u8]) -> Option<Timestamp> {
