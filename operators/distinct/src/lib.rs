@@ -9,14 +9,20 @@ use weir_sdk::json::{Path, append_integer};
 use weir_sdk::prelude::*;
 use weir_sdk::{Port, Span, memory};
 
+/// The output of rows that came too late.
+const LATE: u32 = 1;
+
 /// About what a window costs beside its keys.
 const WINDOW_BYTES: usize = 256;
 
-/// As written in the job file; see README.md.
-#[derive(Clone, Debug, Deserialize)]
+/// What is counted, and over which windows.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct Config {
+    /// Path of the field in the value
     field: Path,
+    /// Length of a window
     size: Span,
+    /// How long after its end a window still takes rows
     #[serde(default)]
     allowed_lateness: Span,
 }
@@ -43,6 +49,12 @@ struct State {
 impl Operator for Distinct {
     type Config = Config;
 
+    fn describe() -> Description {
+        Description::new("Counts the distinct values of a field for each key and window of event time")
+            .keyed_output("main", "The number of distinct values of a key in a window")
+            .keyed_output("late", "Rows whose window takes none any more, as they came")
+    }
+
     fn open(config: Config, _: &Context) -> Result<Distinct, Error> {
         let size = config.size.ms();
         if size == 0 {
@@ -60,26 +72,26 @@ impl Operator for Distinct {
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let size = self.size()?;
         let path = &self.config.field;
-        let raw = path.find(row.value).or_reject("reading the value")?.filter(|raw| !raw.is_null());
+        let raw = path.find(row.value()).or_reject("reading the value")?.filter(|raw| !raw.is_null());
         let raw = raw.ok_or_else(|| row.reject(format_args!("field `{path}` is missing")))?;
         let value = raw.text().map_err(|reason| row.reject(format_args!("field `{path}` {reason}")))?;
-        let start = row.timestamp.checked_sub(row.timestamp.rem_euclid(size));
+        let start = row.timestamp().checked_sub(row.timestamp().rem_euclid(size));
         let (start, end) = start
             .and_then(|start| Some((start, start.checked_add(size)?)))
-            .ok_or_else(|| row.reject(format_args!("time {} is out of range", row.timestamp)))?;
+            .ok_or_else(|| row.reject(format_args!("time {} is out of range", row.timestamp())))?;
         let expired = end.saturating_add(self.config.allowed_lateness.ms()) <= out.watermark();
         if expired || end <= self.state.closed_until {
-            out.to(1).emit(row.timestamp, row.key, row.value);
+            out.to(LATE).forward(row);
             return Ok(());
         }
         if !self.state.windows.contains_key(&start) {
             memory::reserve(WINDOW_BYTES)?;
         }
-        let values = self.state.windows.entry(start).or_default().try_or_default(row.key)?;
+        let values = self.state.windows.entry(start).or_default().try_or_default(row.key())?;
         let before = values.len();
         values.try_or_default(&value)?;
         if values.len() > before && end <= self.state.sent_until {
-            send(start, end, row.key, values.len(), out.to(0));
+            send(start, end, row.key(), values.len(), out.to(0));
         }
         Ok(())
     }
@@ -179,7 +191,7 @@ mod tests {
         distinct.row(2, "a", user("bob"));
         assert_eq!(distinct.take_text(0), [r#"9 a {"start":0,"end":10,"distinct":2}"#]);
         distinct.advance(15).row(2, "a", user("eve"));
-        assert_eq!(distinct.take_text(1), [r#"2 a {"user":"eve"}"#]);
+        assert_eq!(distinct.take_text(LATE), [r#"2 a {"user":"eve"}"#]);
     }
 
     #[test]
@@ -206,7 +218,7 @@ mod tests {
         distinct.advance(12);
         distinct.row(15, "k", user("bob")).row(20, "k", user("bob")).row(21, "k", user("ann")).finish();
         assert_eq!(distinct.take_text(0), [r#"29 k {"start":20,"end":30,"distinct":2}"#]);
-        assert_eq!(distinct.take(1).len(), 1, "that of 15");
+        assert_eq!(distinct.take(LATE).len(), 1, "that of 15");
     }
 
     #[test]

@@ -1,26 +1,45 @@
 //! A condition on one field of a JSON value.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error as _, Visitor};
 use weir_sdk::json::{Malformed, NoText, Number, Path, Raw};
 use weir_sdk::prelude::*;
 
 /// What must hold for a field: all that is given. A field that is missing or null meets nothing but `exists = false`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Condition {
+    /// Path of the field in the value
     field: Path,
+    /// It is equal to this
     eq: Option<Scalar>,
+    /// It is not equal to this
     ne: Option<Scalar>,
+    /// It is less than this
+    #[schemars(extend("type" = ORDERED))]
     lt: Option<Scalar>,
+    /// It is at most this
+    #[schemars(extend("type" = ORDERED))]
     le: Option<Scalar>,
+    /// It is greater than this
+    #[schemars(extend("type" = ORDERED))]
     gt: Option<Scalar>,
+    /// It is at least this
+    #[schemars(extend("type" = ORDERED))]
     ge: Option<Scalar>,
+    /// Its text has this in it
     contains: Option<String>,
+    /// Its text begins with this
     prefix: Option<String>,
+    /// It is there and not null, or is not
     exists: Option<bool>,
 }
+
+/// Types that have an order.
+const ORDERED: [&str; 2] = ["string", "number"];
 
 /// What a field is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +48,20 @@ enum Scalar {
     /// As it is written.
     Number(String),
     Text(String),
+}
+
+impl JsonSchema for Scalar {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Scalar".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "number", "boolean"] })
+    }
 }
 
 impl<'de> Deserialize<'de> for Scalar {

@@ -6,19 +6,22 @@ use weir_sdk::prelude::*;
 
 use condition::Condition;
 
-/// As written in the job file; see README.md.
-#[derive(Debug, Deserialize)]
+/// Conditions on the value of a row.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct Config {
+    /// Conditions that must all hold
     #[serde(default)]
     all: Vec<Condition>,
+    /// Conditions of which one must hold
     #[serde(default)]
     any: Vec<Condition>,
+    /// What becomes of rows that do not pass
     #[serde(default)]
     dropped: Dropped,
 }
 
 /// What becomes of the rows that do not meet the conditions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Dropped {
     #[default]
@@ -34,6 +37,17 @@ pub struct Filter {
 
 impl Operator for Filter {
     type Config = Config;
+
+    fn describe() -> Description {
+        Description::new("Passes on the rows whose value meets conditions")
+            .keyed_output("main", "Rows that meet the conditions")
+            .keyed_output("dropped", "The others, with dropped = \"output\"")
+            .pure()
+    }
+
+    fn columns(&self, _: u32) -> Columns {
+        Columns::VALUES
+    }
 
     fn open(config: Config, _: &Context) -> Result<Filter, Error> {
         if config.all.is_empty() && config.any.is_empty() {
@@ -53,18 +67,18 @@ impl Operator for Filter {
         let Config { all, any, dropped } = &self.config;
         let mut passes = true;
         for condition in all {
-            passes = passes && condition.holds(row.value).or_reject("reading the value")?;
+            passes = passes && condition.holds(row.value()).or_reject("reading the value")?;
         }
         if passes && !any.is_empty() {
             passes = false;
             for condition in any {
-                passes = passes || condition.holds(row.value).or_reject("reading the value")?;
+                passes = passes || condition.holds(row.value()).or_reject("reading the value")?;
             }
         }
         if passes {
-            out.emit(row.timestamp, row.key, row.value);
+            out.forward(row);
         } else if *dropped == Dropped::Output {
-            out.to(1).emit(row.timestamp, row.key, row.value);
+            out.to(1).forward(row);
         }
         Ok(())
     }

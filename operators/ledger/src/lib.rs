@@ -4,20 +4,23 @@
 
 use weir_sdk::json::{Path, append_integer, number_at, refuse_number};
 use weir_sdk::prelude::*;
-use weir_sdk::{Decimal, Port, Sum, metrics};
+use weir_sdk::{Decimal, Sum, metrics};
 
-/// As written in the job file; see README.md.
-#[derive(Debug, Deserialize)]
+/// What is added up, and when it is told.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct Config {
+    /// Path of the amount in the value
     field: Path,
+    /// How amounts are taken
     #[serde(default)]
     numbers: Numbers,
+    /// When totals are sent
     #[serde(default)]
     emit: Emit,
 }
 
 /// How amounts are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Numbers {
     /// As they are; those with more than 9 digits after the point are rejected.
@@ -28,7 +31,7 @@ enum Numbers {
 }
 
 /// When totals are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Emit {
     /// A key's total after each of its rows.
@@ -57,29 +60,33 @@ struct Account {
 impl Operator for Ledger {
     type Config = Config;
 
+    fn describe() -> Description {
+        Description::new("Keeps the exact sum of an amount for each key").keyed_output("main", "Count and total of a key")
+    }
+
     fn open(config: Config, _: &Context) -> Result<Ledger, Error> {
         Ok(Ledger { config, accounts: KeyMap::default() })
     }
 
     fn preview(&self, rows: BatchRef<'_>) {
-        self.accounts.warm(rows.keys);
+        self.accounts.warm(rows.keys());
     }
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let amount = self.config.amount(row.value)?;
-        let account = self.accounts.try_or_default(row.key)?;
-        account.last = if account.count == 0 { row.timestamp } else { account.last.max(row.timestamp) };
+        let amount = self.config.amount(row.value())?;
+        let account = self.accounts.try_or_default(row.key())?;
+        account.last = if account.count == 0 { row.timestamp() } else { account.last.max(row.timestamp()) };
         account.count += 1;
         account.total.add(amount);
         if self.config.emit == Emit::Each {
-            account.send(row.timestamp, row.key, out.to(0));
+            out.to(0).write_value(row, |bytes| account.append_to(bytes));
         }
         Ok(())
     }
 
     fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
         if self.config.emit == Emit::End {
-            self.accounts.for_each(|key, account| account.send(account.last, key, out.to(0)));
+            self.accounts.for_each(|key, account| out.to(0).write(account.last, key, |bytes| account.append_to(bytes)));
         }
         Ok(())
     }
@@ -103,14 +110,12 @@ impl Config {
 }
 
 impl Account {
-    fn send(&self, timestamp: Timestamp, key: &[u8], mut out: Port<'_>) {
-        out.write(timestamp, key, |bytes| {
-            bytes.extend_from_slice(b"{\"count\":");
-            append_integer(bytes, self.count);
-            bytes.extend_from_slice(b",\"total\":");
-            self.total.append_to(bytes);
-            bytes.push(b'}');
-        });
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(b"{\"count\":");
+        append_integer(bytes, self.count);
+        bytes.extend_from_slice(b",\"total\":");
+        self.total.append_to(bytes);
+        bytes.push(b'}');
     }
 }
 

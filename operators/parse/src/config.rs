@@ -1,38 +1,54 @@
 //! The `config` table of a parse operator.
 
+use std::borrow::Cow;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
 use weir_sdk::json::Path;
 use weir_sdk::prelude::*;
 use weir_sdk::time::TimeFormat;
 
 use crate::clf;
 
-/// As written in the job file; see README.md.
-#[derive(Debug, Deserialize)]
+/// What lines look like, and what becomes of them.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct Config {
+    /// What a line looks like
     pub(crate) format: Format,
+    /// Path of the field that becomes the key; a row keeps its own without it
     pub(crate) key: Option<Path>,
+    /// Where the event time is; a row keeps its own without it
     pub(crate) event_time: Option<EventTime>,
+    /// What the value becomes: "fields", "line", the path of a field, or a list of paths
     #[serde(default)]
+    #[schemars(extend("default" = "fields"))]
     pub(crate) value: Value,
+    /// What becomes of lines that are not what they should be
     #[serde(default)]
     pub(crate) malformed: Malformed,
 }
 
 /// What a line looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
+    /// One JSON value a line.
     Json,
+    /// Common Log Format.
     Common,
+    /// That with referer and agent.
     Combined,
+    /// Either of the two.
     Clf,
+    /// That with the virtual host in front.
     Vhost,
 }
 
 /// Where the event time is.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct EventTime {
+    /// Path of the field
     pub(crate) field: Path,
+    /// How the time is written
     pub(crate) format: TimeFormat,
 }
 
@@ -48,6 +64,24 @@ pub(crate) enum Value {
     Field(Path),
     /// Some fields, as a JSON object.
     Some(Vec<(String, Path)>),
+}
+
+impl JsonSchema for Value {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Value".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let items = json_schema!({ "type": "string", "examples": ["user.id", "/user/id"] });
+        json_schema!({ "anyOf": [
+            { "type": "string", "examples": ["fields", "line", "user.id"] },
+            { "type": "array", "items": items, "minItems": 1 },
+        ] })
+    }
 }
 
 impl<'de> Deserialize<'de> for Value {
@@ -78,13 +112,13 @@ impl<'de> Deserialize<'de> for Value {
 }
 
 /// Where lines go that are not what they should be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Malformed {
     /// They are rejected, with the reason.
     #[default]
     Reject,
-    /// To port 1, as they are.
+    /// They go to the output `malformed`, as they came.
     Output,
 }
 

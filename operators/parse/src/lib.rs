@@ -1,7 +1,7 @@
 //! Reads log lines: JSON, Common and Combined Log Format. See README.md for its configuration.
 //!
 //! Gives each line the key and, if asked, the event time that are written in it. Keeps no state. A line that is not what
-//! it should be is never dropped: it is rejected with the reason, or goes to port 1. No line makes it fail.
+//! it should be is never dropped: it is rejected with the reason, or goes to the output `malformed`. No line makes it fail.
 
 mod clf;
 mod config;
@@ -14,10 +14,13 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 use weir_sdk::json::{Path, Raw, Shown, append_string};
 use weir_sdk::prelude::*;
-use weir_sdk::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use weir_sdk::{KEY_BYTES_MAX, Port, VALUE_BYTES_MAX};
 
 pub use config::Config;
 use config::{Format, Malformed, Value};
+
+/// The output of lines that are not what they should be.
+const MALFORMED: u32 = 1;
 
 /// Lines up to this length make no value that is too long, whatever has to be escaped in them.
 const SHORT_LINE_BYTES_MAX: usize = VALUE_BYTES_MAX / 8;
@@ -31,6 +34,20 @@ pub struct Parse {
 impl Operator for Parse {
     type Config = Config;
 
+    fn describe() -> Description {
+        Description::new("Reads log lines: JSON, Common and Combined Log Format")
+            .output("main", "A row for each line, with the key and the time that are written in it")
+            .keyed_output("malformed", "Lines that are not what they should be, as they came, with malformed = \"output\"")
+            .pure()
+    }
+
+    /// What a row keeps is not looked at, unless the other of key and time is new.
+    fn columns(&self, _: u32) -> Columns {
+        let times = if self.config.key.is_some() && self.config.event_time.is_none() { Columns::TIMESTAMPS } else { Columns::NONE };
+        let keys = if self.config.event_time.is_some() && self.config.key.is_none() { Columns::KEYS } else { Columns::NONE };
+        Columns::VALUES | times | keys
+    }
+
     fn open(config: Config, _: &Context) -> Result<Parse, Error> {
         config.check()?;
         Ok(Parse { config })
@@ -43,7 +60,7 @@ impl Operator for Parse {
         };
         match result {
             Err(_) if self.config.malformed == Malformed::Output => {
-                out.to(1).emit(row.timestamp, row.key, row.value);
+                out.to(MALFORMED).forward(row);
                 Ok(())
             }
             result => result,
@@ -53,26 +70,26 @@ impl Operator for Parse {
 
 impl Parse {
     fn json(&self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let line = row.value.trim_ascii();
+        let line = row.value().trim_ascii();
         if let Err(error) = std::str::from_utf8(line) {
             return Err(row.reject(format_args!("not JSON: not UTF-8 at byte {}", error.valid_up_to())));
         }
         serde_json::from_slice::<IgnoredAny>(line).map_err(|error| row.reject(format_args!("not JSON: {error}")))?;
         let find = |path: &Path| path.find(line).or_reject("reading the line");
         let key = match &self.config.key {
-            None => Cow::Borrowed(row.key),
+            None => None,
             Some(path) => match find(path)?.filter(|raw| !raw.is_null()) {
                 None => return Err(missing(path)),
-                Some(raw) => json_key(path, raw)?,
+                Some(raw) => Some(json_key(path, raw)?),
             },
         };
         let timestamp = match &self.config.event_time {
-            None => row.timestamp,
+            None => None,
             Some(time) => {
                 let path = &time.field;
                 let raw = find(path)?.ok_or_else(|| missing(path))?;
                 let text = raw.text().map_err(|reason| row.reject(format_args!("field `{path}` {reason}")))?;
-                self.time(&text)?
+                Some(self.time(&text)?)
             }
         };
         // Found before anything is written, so that a rejected line leaves nothing behind.
@@ -80,7 +97,7 @@ impl Parse {
             Value::Field(path) => Some(find(path)?.ok_or_else(|| missing(path))?),
             _ => None,
         };
-        out.to(0).try_write(timestamp, &key, |bytes| match &self.config.value {
+        send(row, key, timestamp, out.to(0), |bytes| match &self.config.value {
             Value::Line | Value::Fields => bytes.extend_from_slice(line),
             Value::Field(_) => bytes.extend_from_slice(field.map_or(b"null", |raw| raw.bytes())),
             Value::Some(fields) => {
@@ -94,23 +111,23 @@ impl Parse {
     }
 
     fn clf(&self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let text = row.value.trim_ascii();
+        let text = row.value().trim_ascii();
         let line = clf::Line::parse(text, self.config.format)
             .map_err(|problem| row.reject(format_args!("not a log line: {problem}")))?;
         let get = |path: &Path| clf::Field::of(path).and_then(|field| line.text(field));
         let key = match &self.config.key {
-            None => Cow::Borrowed(row.key),
-            Some(path) => checked_key(path, get(path).ok_or_else(|| missing_in(&line, path))?)?,
+            None => None,
+            Some(path) => Some(checked_key(path, get(path).ok_or_else(|| missing_in(&line, path))?)?),
         };
         let timestamp = match &self.config.event_time {
-            None => row.timestamp,
-            Some(time) => self.time(&get(&time.field).ok_or_else(|| missing_in(&line, &time.field))?)?,
+            None => None,
+            Some(time) => Some(self.time(&get(&time.field).ok_or_else(|| missing_in(&line, &time.field))?)?),
         };
         if text.len() > SHORT_LINE_BYTES_MAX {
             self.check_value_bytes(&line)?;
         }
-        out.to(0).try_write(timestamp, &key, |bytes| match &self.config.value {
-            Value::Line => bytes.extend_from_slice(row.value),
+        send(row, key, timestamp, out.to(0), |bytes| match &self.config.value {
+            Value::Line => bytes.extend_from_slice(row.value()),
             Value::Fields => append_object(bytes, line.fields(), |field, bytes| line.append_json(field, bytes)),
             Value::Field(path) => append_clf(&line, path, bytes),
             Value::Some(fields) => {
@@ -147,11 +164,26 @@ impl Parse {
     }
 }
 
+/// Sends a value under a row's key and time, or under new ones.
+fn send(
+    row: Row<'_>,
+    key: Option<Cow<'_, [u8]>>,
+    timestamp: Option<Timestamp>,
+    mut out: Port<'_>,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), Error> {
+    match (key, timestamp) {
+        (None, None) => out.try_write_value(row, write),
+        (Some(key), timestamp) => out.try_write(timestamp.unwrap_or_else(|| row.timestamp()), &key, write),
+        (None, Some(timestamp)) => out.try_write_under(timestamp, row.has_key().then(|| row.key()), write),
+    }
+}
+
 /// The text of a field as a key.
 fn json_key<'a>(path: &Path, raw: Raw<'a>) -> Result<Cow<'a, [u8]>, Error> {
     let text = raw.text().map_err(|reason| Error::reject(format_args!("field `{path}` {reason}, no key")))?;
     if text.is_empty() {
-        return Err(Error::reject(format_args!("field `{path}` is empty, and a row with an empty key has none")));
+        return Err(Error::reject(format_args!("field `{path}` is empty, no key")));
     }
     checked_key(path, text)
 }

@@ -10,13 +10,19 @@ use weir_sdk::json::append_integer;
 use weir_sdk::prelude::*;
 use weir_sdk::{Port, Span, memory};
 
+/// The output of rows that came too late.
+const LATE: u32 = 1;
+
 /// The highest limit: a key's state holds that many times.
 const LIMIT_MAX: u32 = 100_000;
 
-/// As written in the job file; see README.md.
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// How many rows in how much time.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 pub struct Config {
+    /// Rows that are still fine
+    #[schemars(range(max = 100_000))]
     limit: u32,
+    /// How far back a row looks
     span: Span,
 }
 
@@ -50,6 +56,16 @@ struct Recent {
 impl Operator for RateAlert {
     type Config = Config;
 
+    fn describe() -> Description {
+        Description::new("Reports keys with more rows in a sliding span of event time than a limit")
+            .keyed_output("main", "A key that has gone above the limit")
+            .keyed_output("late", "Rows that the watermark had passed when they came, as they came")
+    }
+
+    fn columns(&self, _: u32) -> Columns {
+        Columns::TIMESTAMPS | Columns::KEYS
+    }
+
     fn open(config: Config, _: &Context) -> Result<RateAlert, Error> {
         if config.limit > LIMIT_MAX {
             return Err(Error::fail(format!("config.limit: {} is more than {LIMIT_MAX}", config.limit)));
@@ -61,19 +77,19 @@ impl Operator for RateAlert {
     }
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        if row.timestamp < out.watermark() {
-            out.to(1).emit(row.timestamp, row.key, row.value);
+        if row.timestamp() < out.watermark() {
+            out.to(LATE).forward(row);
             return Ok(());
         }
         // Its place among the waiting, later among its key's times.
-        memory::reserve(row.key.len() * 2 + 64)?;
+        memory::reserve(row.key().len() * 2 + 64)?;
         let waiting = &mut self.state.waiting;
         if waiting.len() == waiting.capacity() {
             memory::reserve(waiting.len().max(4) * 2 * size_of::<Reverse<(Timestamp, u64, Vec<u8>)>>())?;
             waiting.try_reserve(1).map_err(|_| memory::NoRoom)?;
         }
         self.state.arrived += 1;
-        self.state.waiting.push(Reverse((row.timestamp, self.state.arrived, row.key.to_vec())));
+        self.state.waiting.push(Reverse((row.timestamp(), self.state.arrived, row.key().to_vec())));
         Ok(())
     }
 
@@ -169,7 +185,7 @@ mod tests {
     fn late_rows_go_to_their_own_output() {
         let mut alert = Harness::<RateAlert>::new(CONFIG);
         alert.advance(10).row(9, "a", "x").row(10, "a", "y").finish();
-        assert_eq!(alert.take_text(1), ["9 a x"]);
+        assert_eq!(alert.take_text(LATE), ["9 a x"]);
     }
 
     #[test]
@@ -238,7 +254,7 @@ mod tests {
                 }
             }
             alert.finish();
-            assert!(alert.take(1).is_empty());
+            assert!(alert.take(LATE).is_empty());
             let mut alerts: Vec<(Timestamp, String)> =
                 alert.take(0).into_iter().map(|row| (row.timestamp, String::from_utf8(row.key).unwrap())).collect();
             alerts.extend(EARLIER.take());

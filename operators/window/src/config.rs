@@ -1,36 +1,51 @@
 //! The `config` table of a window operator, and what it means once checked.
 
+use std::borrow::Cow;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
 use weir_sdk::Span;
 use weir_sdk::json::Path;
 use weir_sdk::prelude::*;
 
 use crate::panes::{Grid, greatest_common_divisor};
 
-/// As written in the job file; see README.md.
-#[derive(Debug, Deserialize)]
+/// How time is divided, and what is computed over the rows of a window.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct Config {
+    /// How windows lie in time
     kind: Kind,
+    /// Length of a tumbling or sliding window
     size: Option<Span>,
+    /// Sliding only: distance between the starts of windows, at most `size`
     slide: Option<Span>,
+    /// Session only: the pause that ends a session
     gap: Option<Span>,
+    /// What is computed, one or a list
     #[serde(default = "count")]
+    #[schemars(extend("default" = "count"))]
     aggregate: OneOrMany,
+    /// Path of the number to aggregate; needed unless rows are only counted
     field: Option<Path>,
+    /// How that number is taken; `rounded` if this is not given
     numbers: Option<NumberKind>,
+    /// How long after its end a window still takes rows
     #[serde(default)]
     allowed_lateness: Span,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
+    /// Windows of `size`, side by side.
     Tumbling,
+    /// Windows of `size`, one every `slide`.
     Sliding,
+    /// Rows with less than `gap` between them.
     Session,
 }
 
 /// What is computed over the rows of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Aggregate {
     Count,
@@ -41,7 +56,7 @@ pub(crate) enum Aggregate {
 }
 
 /// How the numbers of a field are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum NumberKind {
     /// As they are; those with more than 9 digits after the point are rejected.
@@ -58,6 +73,21 @@ struct OneOrMany(Vec<Aggregate>);
 
 fn count() -> OneOrMany {
     OneOrMany(vec![Aggregate::Count])
+}
+
+impl JsonSchema for OneOrMany {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "OneOrMany".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Aggregate>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+    }
 }
 
 impl<'de> Deserialize<'de> for OneOrMany {

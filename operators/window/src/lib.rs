@@ -1,7 +1,7 @@
 //! Aggregates the rows of each key over windows of event time. See README.md for its configuration.
 //!
 //! A window's result is sent when the watermark reaches its end, and again for each row that comes within the allowed
-//! lateness after that. A row that comes later goes to port 1 as it is.
+//! lateness after that. A row that comes later goes to the output `late` as it is.
 
 mod config;
 mod panes;
@@ -17,6 +17,9 @@ use config::{NumberKind, Plan, Shape};
 use panes::Panes;
 use sessions::Sessions;
 use totals::{Floats, Numbers, Rows};
+
+/// The output of rows that came too late.
+const LATE: u32 = 1;
 
 /// The operator.
 #[derive(Debug)]
@@ -44,6 +47,17 @@ enum Store {
 
 impl Operator for Window {
     type Config = Config;
+
+    fn describe() -> Description {
+        Description::new("Aggregates the rows of each key over windows of event time")
+            .keyed_output("main", "The results of a key in a window")
+            .keyed_output("late", "Rows that none of their windows takes any more, as they came")
+    }
+
+    fn columns(&self, _: u32) -> Columns {
+        let values = if self.plan.field.is_some() { Columns::VALUES } else { Columns::NONE };
+        Columns::TIMESTAMPS | Columns::KEYS | values
+    }
 
     fn open(config: Config, _: &Context) -> Result<Window, Error> {
         let plan = config.check()?;

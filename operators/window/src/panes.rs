@@ -99,37 +99,37 @@ impl<T: Totals> Panes<T> {
         let mut span = 0..0;
         let mut rounded = 0;
         for row in rows.rows(0) {
-            if !span.contains(&row.timestamp) {
-                if !grid.holds(row.timestamp) {
-                    out.reject(row.index, format_args!("time {} is out of range", row.timestamp));
+            if !span.contains(&row.timestamp()) {
+                if !grid.holds(row.timestamp()) {
+                    out.reject(row.index(), format_args!("time {} is out of range", row.timestamp()));
                     continue;
                 }
-                let start = grid.pane_of(row.timestamp);
+                let start = grid.pane_of(row.timestamp());
                 span = start..start + grid.pane;
                 match self.open_pane(plan, grid, start, out.watermark()) {
                     Ok(pane) => current = pane,
                     Err(no_room) => {
                         span = 0..0;
-                        out.reject(row.index, no_room);
+                        out.reject(row.index(), no_room);
                         continue;
                     }
                 }
             }
             let Some((pane, sent)) = current else {
-                out.to(1).emit(row.timestamp, row.key, row.value);
+                out.to(crate::LATE).forward(row);
                 continue;
             };
             match T::part(plan, &row, &mut rounded) {
-                Ok(part) => match self.panes[pane].keys.try_or_default(row.key) {
+                Ok(part) => match self.panes[pane].keys.try_or_default(row.key()) {
                     Ok(totals) => {
                         totals.add(part);
                         if sent {
-                            self.send_again(plan, grid, pane, row.key, out);
+                            self.send_again(plan, grid, pane, row.key(), out);
                         }
                     }
-                    Err(no_room) => out.reject(row.index, no_room),
+                    Err(no_room) => out.reject(row.index(), no_room),
                 },
-                Err(error) => out.reject(row.index, error),
+                Err(error) => out.reject(row.index(), error),
             }
         }
         count_rounded(rounded);

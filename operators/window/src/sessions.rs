@@ -57,17 +57,17 @@ impl<T: Totals> Sessions<T> {
         let mut rounded = 0;
         for row in rows.rows(0) {
             const FAR: Timestamp = Timestamp::MAX / 4;
-            if !(-FAR..FAR).contains(&row.timestamp) {
-                out.reject(row.index, format_args!("time {} is out of range", row.timestamp));
+            if !(-FAR..FAR).contains(&row.timestamp()) {
+                out.reject(row.index(), format_args!("time {} is out of range", row.timestamp()));
                 continue;
             }
             match T::part(plan, &row, &mut rounded) {
                 Ok(part) => {
                     if let Err(no_room) = self.add(plan, gap, &row, part, out) {
-                        out.reject(row.index, no_room);
+                        out.reject(row.index(), no_room);
                     }
                 }
-                Err(error) => out.reject(row.index, error),
+                Err(error) => out.reject(row.index(), error),
             }
         }
         count_rounded(rounded);
@@ -75,9 +75,9 @@ impl<T: Totals> Sessions<T> {
     }
 
     fn add(&mut self, plan: &Plan, gap: i64, row: &Row<'_>, part: T::Part, out: &mut Outputs) -> Result<(), NoRoom> {
-        let mut session = Session { start: row.timestamp, end: row.timestamp + gap, sent: false, totals: T::default() };
+        let mut session = Session { start: row.timestamp(), end: row.timestamp() + gap, sent: false, totals: T::default() };
         session.totals.add(part);
-        let sessions = self.keys.get(row.key).map_or(&[][..], |key| key.sessions.as_slice());
+        let sessions = self.keys.get(row.key()).map_or(&[][..], |key| key.sessions.as_slice());
         // Those that touch the row: it may close the gap between two.
         let from = sessions.partition_point(|other| other.end <= session.start);
         let to = sessions.partition_point(|other| other.start < session.end);
@@ -86,28 +86,28 @@ impl<T: Totals> Sessions<T> {
             session.end = session.end.max(other.end);
             session.totals.merge(&other.totals);
         }
-        if session.end.saturating_add(plan.lateness) <= out.watermark() || row.timestamp <= self.closed_until {
-            out.to(1).emit(row.timestamp, row.key, row.value);
+        if session.end.saturating_add(plan.lateness) <= out.watermark() || row.timestamp() <= self.closed_until {
+            out.to(crate::LATE).forward(*row);
             return Ok(());
         }
         // A session more, its key, and its place in the queue. Nothing has changed yet.
         if from == to {
-            memory::reserve(row.key.len() * 2 + 4 * size_of::<Session<T>>())?;
+            memory::reserve(row.key().len() * 2 + 4 * size_of::<Session<T>>())?;
         }
         if self.queue.len() == self.queue.capacity() {
             memory::reserve(self.queue.len().max(4) * 2 * size_of::<Reverse<(Timestamp, Vec<u8>)>>())?;
             self.queue.try_reserve(1).map_err(|_| NoRoom)?;
         }
-        let key = self.keys.try_get_or_insert_with(row.key, || OfKey { sessions: Vec::new(), due: Timestamp::MAX })?;
+        let key = self.keys.try_get_or_insert_with(row.key(), || OfKey { sessions: Vec::new(), due: Timestamp::MAX })?;
         if session.end <= out.watermark() {
             session.sent = true;
-            Results::of(session.start, session.end).send(plan, row.key, &session.totals, out.to(0));
+            Results::of(session.start, session.end).send(plan, row.key(), &session.totals, out.to(0));
         }
         let next = next_event(plan, &session);
         key.sessions.splice(from..to, [session]);
         if next < key.due {
             key.due = next;
-            self.queue.push(Reverse((next, row.key.to_vec())));
+            self.queue.push(Reverse((next, row.key().to_vec())));
         }
         Ok(())
     }
