@@ -36,7 +36,7 @@ connector = "file"
 
 [[operator]]
 id = "parse"
-component = "parse@1.1.0"
+component = "parse@1.2.0"
 input = "log"
 config = {{ format = "json", key = "{key}" }}
 

@@ -11,8 +11,7 @@ const JOB: KeyedJob = KeyedJob {
     source: "path = \"in\"\nevent_time = { field = \"t\", format = \"unix-s\" }\nwatermark = { delay = \"5s\" }",
     key: "k",
     uid: "count",
-    operator: "component = \"window@1.1.0\"\nconfig = { kind = \"tumbling\", size = \"5m\", aggregate = \"count\" }\n\
-               outputs = [\"main\", \"late\"]",
+    operator: "component = \"window@1.2.0\"\nconfig = { kind = \"tumbling\", size = \"5m\", aggregate = \"count\" }",
     more: "\n[[sink]]\nid = \"late\"\nconnector = \"file\"\ninput = \"count.late\"\npath = \"late\"",
 };
 

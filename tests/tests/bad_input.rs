@@ -15,7 +15,7 @@ path = "in.jsonl"
 
 [[operator]]
 id = "parse"
-component = "parse@1.1.0"
+component = "parse@1.2.0"
 input = "log"
 config = { format = "json", key = "k" }
 
@@ -53,8 +53,8 @@ fn a_job_file_is_checked_before_anything_starts_with_places_and_nearest_names() 
     refused("path = \"in.jsonl\"", "path = \"in.jsonl\"\nfolow = true", 2, &["job.toml:9", "folow", "follow"]);
     refused("connector = \"file\"\ninput", "connector = \"fil\"\ninput", 2, &["fil", "file"]);
     refused("input = \"parse\"", "input = \"prase\"", 2, &["prase", "parse"]);
-    refused("parse@1.1.0", "parze@1.1.0", 2, &["parze@1.1.0", "parse@1.1.0"]);
-    refused("parse@1.1.0", "parse@9.9.9", 2, &["parse@9.9.9", "1.1.0"]);
+    refused("parse@1.2.0", "parze@1.2.0", 2, &["parze@1.2.0", "parse@1.2.0"]);
+    refused("parse@1.2.0", "parse@9.9.9", 2, &["parse@9.9.9", "1.2.0"]);
     refused("name = \"bad\"", "name = \"bad\"\nparallelism = \"two\"", 2, &["parallelism", "job.toml:4"]);
     refused("[job]", "[job", 2, &["job.toml:2"]);
 }
@@ -64,7 +64,7 @@ fn a_component_that_is_none_is_refused_with_what_it_is() {
     let world = World::new();
     world.write("in.jsonl", "");
     world.write("not.wasm", "this is text");
-    world.write("job.toml", JOB.replace("\"parse@1.1.0\"", "{ path = \"not.wasm\" }"));
+    world.write("job.toml", JOB.replace("\"parse@1.2.0\"", "{ path = \"not.wasm\" }"));
     let finished = world.finish(&mut world.weir(["run", "job.toml"]));
     assert_eq!(finished.status.code(), Some(2), "{}", finished.stderr);
     assert!(finished.stderr.contains("not.wasm"), "{}", finished.stderr);

@@ -114,9 +114,9 @@ fn a_coordinator_that_does_not_answer_is_told_and_workers_try_until_it_does() {
 fn a_component_that_nobody_has_is_refused_at_once() {
     let cluster = Cluster::start(0, 1);
     cluster.write("in/0.jsonl", "");
-    cluster.write("job.toml", LedgerJob::default().text().replace("ledger@1.1.0", "ledgre@1.1.0"));
+    cluster.write("job.toml", LedgerJob::default().text().replace("ledger@1.2.0", "ledgre@1.2.0"));
     let message = cluster.bad(2, &["job", "submit", "job.toml"]);
-    assert!(message.contains("ledgre@1.1.0") && message.contains("nor on the cluster"), "{message}");
+    assert!(message.contains("ledgre@1.2.0") && message.contains("nor on the cluster"), "{message}");
     assert!(message.contains("job.toml:"), "with its place: {message}");
 }
 
@@ -133,7 +133,7 @@ fn a_component_that_the_coordinator_has_lost_is_named_and_the_job_recovers_when_
         let events = cluster.events("ledger").into_iter().filter_map(|event| event["message"].as_str().map(str::to_owned));
         events.into_iter().find(|message| message.contains("component") && !message.contains("was submitted"))
     });
-    assert!(message.contains("parse@1.1.0") || message.contains("ledger@1.1.0"), "{message}");
+    assert!(message.contains("parse@1.2.0") || message.contains("ledger@1.2.0"), "{message}");
     let state = cluster.job("ledger")["status"]["state"].to_string();
     assert!(!state.contains("failed"), "the job waits rather than ends: {message}");
     let _ = std::fs::remove_dir_all(&components);

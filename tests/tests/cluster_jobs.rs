@@ -298,7 +298,7 @@ watermark = { idle_after = "100ms" }
 
 [[operator]]
 id = "count"
-component = "window@1.1.0"
+component = "window@1.2.0"
 input = { from = ["busy", "idle"], exchange = "hash" }
 config = { kind = "tumbling", size = "1s" }
 

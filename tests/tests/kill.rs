@@ -41,14 +41,14 @@ event_time = {{ field = "at", format = "unix-ms" }}
 
 [[operator]]
 id = "parse"
-component = "parse@1.1.0"
+component = "parse@1.2.0"
 input = "log"
 parallelism = {reading}
 config = {{ format = "json", key = "account" }}
 
 [[operator]]
 id = "sums"
-component = "ledger@1.1.0"
+component = "ledger@1.2.0"
 input = {{ from = "parse", exchange = "hash" }}
 parallelism = {summing}
 config = {{ field = "amount", emit = "each" }}

@@ -11,7 +11,7 @@ fn job(changes: &[(&str, &str)]) -> String {
         source: "path = \"in.jsonl\"\nevent_time = { field = \"at\", format = \"unix-ms\" }\nwatermark = { delay = \"0s\" }",
         key: "k",
         uid: "count",
-        operator: "component = \"window@1.1.0\"\nconfig = { kind = \"tumbling\", size = \"1m\" }",
+        operator: "component = \"window@1.2.0\"\nconfig = { kind = \"tumbling\", size = \"1m\" }",
         more: "",
     };
     let mut text = job.text();

@@ -24,13 +24,13 @@ path = "in"
 
 [[operator]]
 id = "parse"
-component = "parse@1.1.0"
+component = "parse@1.2.0"
 input = "log"
 config = {{ format = "json", key = "k" }}
 
 [[operator]]
 id = "sums"
-component = "ledger@1.1.0"
+component = "ledger@1.2.0"
 input = {{ from = "parse", exchange = "hash" }}
 config = {{ field = "n", emit = "end" }}
 
@@ -347,16 +347,15 @@ event_time = {{ field = "t", format = "unix-s" }}
 
 [[operator]]
 id = "parse"
-component = "parse@1.1.0"
+component = "parse@1.2.0"
 input = "log"
 config = {{ format = "json", key = "k" }}
 
 [[operator]]
 id = "counts"
-component = "window@1.1.0"
+component = "window@1.2.0"
 input = {{ from = "parse", exchange = "hash" }}
 config = {{ kind = "tumbling", size = "1m", aggregate = ["count"] }}
-outputs = ["main", "late"]
 
 [[sink]]
 id = "out"

@@ -16,7 +16,7 @@ const JOB: KeyedJob = KeyedJob {
     source: "path = \"in\"",
     key: "${TEST_SECRET}",
     uid: "sums",
-    operator: "component = \"ledger@1.1.0\"\nconfig = { field = \"n\", emit = \"end\" }",
+    operator: "component = \"ledger@1.2.0\"\nconfig = { field = \"n\", emit = \"end\" }",
     more: "",
 };
 

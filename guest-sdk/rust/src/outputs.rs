@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use crate::rows::{VALUE_ABSENT, append};
+use crate::rows::{KEY_ABSENT, VALUE_ABSENT, append};
 use crate::{Batch, Error, NewRow, Rejection, Row, Timestamp};
 
 /// Bytes gathered for a port before they are handed over within a call. Small, because the pages this buffer
@@ -396,15 +396,29 @@ impl Port<'_> {
     /// As [`emit_value`](Port::emit_value), for a value that `write` appends to the bytes it is given.
     #[inline]
     pub fn write_value(&mut self, row: Row<'_>, write: impl FnOnce(&mut Vec<u8>)) {
-        let gathered = self.outputs.gathered(self.port, Kind::Values);
-        let bytes = &mut gathered.batch.values.bytes;
+        if let Err(refused) = self.append_value(row, write) {
+            self.refuse(refused);
+        }
+    }
+
+    /// As [`write_value`](Port::write_value); tells whether the row was taken.
+    ///
+    /// # Errors
+    /// A rejection: the value is too long, or too much was sent in this call.
+    #[inline]
+    pub fn try_write_value(&mut self, row: Row<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Error> {
+        self.append_value(row, write).map_err(Error::reject)
+    }
+
+    #[inline]
+    fn append_value(&mut self, row: Row<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
+        let bytes = &mut self.outputs.gathered(self.port, Kind::Values).batch.values.bytes;
         let start = bytes.len();
         write(bytes);
         let length = bytes.len() - start;
-        match self.close_value(row, start, length) {
-            Ok(()) => self.flush_if_full(),
-            Err(refused) => self.refuse(refused),
-        }
+        self.close_value(row, start, length)?;
+        self.flush_if_full();
+        Ok(())
     }
 
     /// Sends a tombstone under the key, time and headers of a row of this call: what has its key is deleted.
@@ -462,8 +476,9 @@ impl Port<'_> {
     /// A failure, if the value has no JSON form.
     pub fn emit_json(&mut self, timestamp: Timestamp, key: &[u8], value: &impl Serialize) -> Result<(), Error> {
         let (start, wanted) = self.write_json(Kind::Rows, value)?;
-        if let Err(refused) = self.close(timestamp, key, start, wanted) {
-            self.refuse(refused);
+        match self.close(timestamp, key, start, wanted) {
+            Ok(()) => self.flush_if_full(),
+            Err(refused) => self.refuse(refused),
         }
         Ok(())
     }
@@ -512,8 +527,34 @@ impl Port<'_> {
         self.append(timestamp, key, write).map_err(Error::reject)
     }
 
+    /// As [`try_write`](Port::try_write), for a row that may have no key, which is not the same as a key of no bytes.
+    ///
+    /// # Errors
+    /// A rejection: key or value are too long, or too much was sent in this call.
+    pub fn try_write_under(
+        &mut self,
+        timestamp: Timestamp,
+        key: Option<&[u8]>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Error> {
+        let start = self.outputs.gathered(self.port, Kind::Rows).batch.len();
+        self.append_unflushed(timestamp, key.unwrap_or_default(), write).map_err(Error::reject)?;
+        if key.is_none() {
+            self.outputs.ports[self.port as usize].batch.mark_absent(start, KEY_ABSENT);
+        }
+        self.flush_if_full();
+        Ok(())
+    }
+
     #[inline]
     fn append(&mut self, timestamp: Timestamp, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
+        self.append_unflushed(timestamp, key, write)?;
+        self.flush_if_full();
+        Ok(())
+    }
+
+    #[inline]
+    fn append_unflushed(&mut self, timestamp: Timestamp, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
         let bytes = &mut self.outputs.gathered(self.port, Kind::Rows).batch.values.bytes;
         let start = bytes.len();
         write(bytes);
@@ -539,7 +580,6 @@ impl Port<'_> {
             extras.absent.push(0);
             extras.headers.push(&[]);
         }
-        self.flush_if_full();
         Ok(())
     }
 

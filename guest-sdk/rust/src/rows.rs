@@ -232,6 +232,14 @@ impl Batch {
         }
     }
 
+    /// Notes of a row that is here what it does not have.
+    pub(crate) fn mark_absent(&mut self, row: usize, marks: u8) {
+        self.extras_mut();
+        if let Some(extras) = &mut self.extras {
+            extras.absent[row] |= marks;
+        }
+    }
+
     /// Makes the extras of the rows that are here.
     #[cold]
     fn extras_mut(&mut self) {

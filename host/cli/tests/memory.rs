@@ -25,7 +25,7 @@ keys = 1000000
 
 [[operator]]
 id = "count"
-component = "window@1.1.0"
+component = "window@1.2.0"
 input = { from = "rows", exchange = "hash" }
 config = { kind = "tumbling", size = "100d", aggregate = "count" }
 

@@ -193,7 +193,7 @@ mod tests {
             path = "in"
             [[operator]]
             id = "parse"
-            component = "parse@1.1.0"
+            component = "parse@1.2.0"
             input = "log"
             [[sink]]
             id = "out"

@@ -147,15 +147,15 @@ mod tests {
         connector = "file"
         [[operator]]
         id = "parse"
-        component = "parse@1.1.0"
+        component = "parse@1.2.0"
         input = "log"
         [[operator]]
         id = "kept"
-        component = "window@1.1.0"
+        component = "window@1.2.0"
         input = { from = "parse", exchange = "hash" }
         [[operator]]
         id = "lost"
-        component = "window@1.1.0"
+        component = "window@1.2.0"
         input = { from = "parse", exchange = "hash" }
         [[sink]]
         id = "out"
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_reason_that_names_what_is_in_the_way_says_which_setting_or_that_none_is_wrong() {
         let text = JOB
-            .replace("component = \"parse@1.1.0\"", "component = \"parse@1.1.0\"\nconfig = { format = \"json\", key = \"k\" }");
+            .replace("component = \"parse@1.2.0\"", "component = \"parse@1.2.0\"\nconfig = { format = \"json\", key = \"k\" }");
         let job = weir_plan::load("j.toml", &text, &[], &|_| None, &describe).unwrap();
         let setting = |reason: &str| likely_setting(&job, "parse", reason).unwrap_or_default();
         assert_eq!(setting("field `k` is missing"), "`config.key` of operator parse");

@@ -451,34 +451,34 @@ const TIMED: &str = "event_time = { field = \"at\", format = \"rfc3339\" }\nwate
 #[test]
 fn an_output_that_gets_rows_and_no_reader_is_warned_of() {
     for component in ["window", "distinct", "rate-alert"] {
-        let said = warnings_of(TIMED, &format!("component = \"{component}@1.1.0\""));
+        let said = warnings_of(TIMED, &format!("component = \"{component}@1.2.0\""));
         assert!(
             said.contains("nothing reads the output `late` of operator `op`") && said.contains("input = \"op.late\""),
             "{said}"
         );
     }
     for (component, key) in [("filter", "dropped"), ("parse", "malformed")] {
-        let said = |to: &str| warnings_of("", &format!("component = \"{component}@1.1.0\"\nconfig = {{ {key} = \"{to}\" }}"));
+        let said = |to: &str| warnings_of("", &format!("component = \"{component}@1.2.0\"\nconfig = {{ {key} = \"{to}\" }}"));
         assert!(said("output").contains(&format!("nothing reads the output `{key}` of operator `op`")), "{}", said("output"));
         assert_eq!(said("discard"), "");
-        assert_eq!(warnings_of("", &format!("component = \"{component}@1.1.0\"")), "");
+        assert_eq!(warnings_of("", &format!("component = \"{component}@1.2.0\"")), "");
     }
 }
 
 #[test]
 fn windows_over_a_source_without_times_are_warned_of() {
-    let window = "component = \"window@1.1.0\"";
+    let window = "component = \"window@1.2.0\"";
     let said = warnings_of("", window);
     assert!(said.contains("operator `op` goes by event time, but source `log` has no `event_time`"), "{said}");
     let said = warnings_of("event_time = { field = \"at\", format = \"rfc3339\" }", window);
     assert!(said.contains("source `log` has no `watermark.delay`") && said.contains("may be late"), "{said}");
     assert!(!warnings_of(TIMED, window).contains("event time"), "who says 0s means it");
-    assert_eq!(warnings_of("", "component = \"filter@1.1.0\""), "", "nothing goes by it");
+    assert_eq!(warnings_of("", "component = \"filter@1.2.0\""), "", "nothing goes by it");
 }
 
 #[test]
 fn what_ends_a_job_at_one_row_is_warned_of() {
-    let filter = "component = \"filter@1.1.0\"";
+    let filter = "component = \"filter@1.2.0\"";
     let said = warnings_of("", &format!("{filter}\non_error = \"fail\""));
     assert!(said.contains("one row that operator `op` cannot process ends the job (`on_error"), "{said}");
     let said = warnings_of("long_lines = \"fail\"", filter);

@@ -14,14 +14,6 @@ pub struct Count {
 impl Operator for Count {
     type Config = NoConfig;
 
-    fn describe() -> Description {
-        Description::new("Counts the rows of each key, for measurements").keyed_output("main", "For each row its key's count so far: u64, little-endian")
-    }
-
-    fn columns(&self, _: u32) -> Columns {
-        Columns::KEYS
-    }
-
     fn open(_: NoConfig, _: &Context) -> Result<Count, Error> {
         Ok(Count::default())
     }

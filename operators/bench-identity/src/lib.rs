@@ -9,14 +9,6 @@ pub struct Identity;
 impl Operator for Identity {
     type Config = NoConfig;
 
-    fn describe() -> Description {
-        Description::new("Passes every row on as it is, for measurements").keyed_output("main", "The rows").pure()
-    }
-
-    fn columns(&self, _: u32) -> Columns {
-        Columns::NONE
-    }
-
     fn open(_: NoConfig, _: &Context) -> Result<Identity, Error> {
         Ok(Identity)
     }

@@ -16,15 +16,6 @@ pub struct LargeState {
 impl Operator for LargeState {
     type Config = NoConfig;
 
-    fn describe() -> Description {
-        Description::new("Rewrites 100 bytes of state a row, for measurements")
-            .keyed_output("main", "For each row the last byte of its key's state: u64, little-endian")
-    }
-
-    fn columns(&self, _: u32) -> Columns {
-        Columns::KEYS | Columns::VALUES
-    }
-
     fn open(_: NoConfig, _: &Context) -> Result<LargeState, Error> {
         Ok(LargeState::default())
     }

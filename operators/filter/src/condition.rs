@@ -39,7 +39,7 @@ pub(crate) struct Condition {
 }
 
 /// Types that have an order.
-const ORDERED: [&str; 2] = ["string", "number"];
+const ORDERED: [&str; 3] = ["string", "number", "null"];
 
 /// What a field is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]

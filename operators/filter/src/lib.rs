@@ -91,6 +91,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use weir_sdk::testing::Harness;
+    use weir_sdk::{Batch, KEY_ABSENT, NewRow, serde_json};
 
     #[test]
     fn all_and_any_are_both_needed() {
@@ -136,6 +137,31 @@ mod tests {
         let mut filter = Harness::<Filter>::new(r#"{"all":[{"field":"a","ne":5}]}"#);
         filter.row(1, "k", r#"{"a":"\ud800"}"#);
         assert_eq!(filter.take(0).len(), 1);
+    }
+
+    /// Only values come in, and rows go on with all they have.
+    #[test]
+    fn s112_rows_pass_with_keys_times_and_headers_that_the_filter_never_sees() {
+        let mut filter = Harness::<Filter>::new(r#"{"all":[{"field":"a","eq":1}],"dropped":"output"}"#);
+        let mut batch = Batch::default();
+        for (key, value) in [(Some(&b"k"[..]), &br#"{"a":1}"#[..]), (None, br#"{"a":1}"#), (Some(b""), br#"{"a":2}"#)] {
+            batch.push_row(NewRow { timestamp: 3, key, value: Some(value), headers: &[("trace", b"7")] });
+        }
+        filter.try_batch(0, &batch).unwrap();
+        let passed: Vec<_> = filter.take(0).into_iter().map(|row| (row.timestamp, row.key, row.absent)).collect();
+        assert_eq!(passed, [(3, b"k".to_vec(), 0), (3, b"".to_vec(), KEY_ABSENT)]);
+        let dropped = filter.take(1);
+        assert_eq!((dropped.len(), dropped[0].absent), (1, 0));
+        assert_eq!(dropped[0].headers, [(b"trace".to_vec(), b"7".to_vec())]);
+    }
+
+    #[test]
+    fn s110_the_schema_says_which_conditions_have_an_order() {
+        let schema: serde_json::Value = serde_json::from_str(&weir_sdk::config::schema::<Config>()).unwrap();
+        let condition = &schema["$defs"]["Condition"];
+        assert_eq!(condition["additionalProperties"], false);
+        assert_eq!(condition["properties"]["lt"]["type"], serde_json::json!(["string", "number", "null"]));
+        assert_eq!(condition["properties"]["eq"]["type"], serde_json::json!(["string", "number", "boolean", "null"]));
     }
 
     #[test]

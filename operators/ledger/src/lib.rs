@@ -126,6 +126,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use weir_sdk::testing::Harness;
+    use weir_sdk::{Batch, KEY_ABSENT, NewRow};
 
     #[test]
     fn totals_are_exact_after_each_row() {
@@ -137,6 +138,18 @@ mod tests {
         );
         ledger.finish();
         assert!(ledger.take(0).is_empty());
+    }
+
+    #[test]
+    fn s112_a_total_stands_under_the_key_time_and_headers_of_its_row() {
+        let mut ledger = Harness::<Ledger>::new(r#"{"field":"amount"}"#);
+        let mut batch = Batch::default();
+        batch.push_row(NewRow { timestamp: 3, key: None, value: Some(br#"{"amount":1}"#), headers: &[("trace", b"7")] });
+        ledger.try_batch(0, &batch).unwrap();
+        let rows = ledger.take(0);
+        assert_eq!((rows[0].timestamp, rows[0].absent), (3, KEY_ABSENT));
+        assert_eq!(rows[0].headers, [(b"trace".to_vec(), b"7".to_vec())]);
+        assert_eq!(rows[0].value, br#"{"count":1,"total":1}"#);
     }
 
     #[test]

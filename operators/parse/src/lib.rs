@@ -43,7 +43,8 @@ impl Operator for Parse {
 
     /// What a row keeps is not looked at, unless the other of key and time is new.
     fn columns(&self, _: u32) -> Columns {
-        let times = if self.config.key.is_some() && self.config.event_time.is_none() { Columns::TIMESTAMPS } else { Columns::NONE };
+        let times =
+            if self.config.key.is_some() && self.config.event_time.is_none() { Columns::TIMESTAMPS } else { Columns::NONE };
         let keys = if self.config.event_time.is_some() && self.config.key.is_none() { Columns::KEYS } else { Columns::NONE };
         Columns::VALUES | times | keys
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use weir_sdk::testing::Harness;
+use weir_sdk::{Batch, KEY_ABSENT, NewRow};
 
 const COMBINED: &str = r#"10.1.2.3 - ann [02/Mar/2026:00:04:59 +0100] "GET /a/b?x=1 HTTP/1.1" 200 0017 "-" "an \"agent\"""#;
 const COMMON: &str = r#"::1 - - [02/Mar/2026:00:04:59 +0100] "GET / HTTP/1.1" 304 -"#;
@@ -199,7 +200,7 @@ fn a16_a_field_that_is_no_key_says_why() {
     assert_eq!(key("{\"b\":1}"), "field `a` is missing");
     assert_eq!(key("{\"a\":null}"), "field `a` is missing");
     assert_eq!(key("{\"a\":{}}"), "field `a` is an object or array, no key");
-    assert_eq!(key("{\"a\":\"\"}"), "field `a` is empty, and a row with an empty key has none");
+    assert_eq!(key("{\"a\":\"\"}"), "field `a` is empty, no key");
     let surrogate = "has half of a surrogate pair (as in \"\\ud800\"), which is no character";
     assert_eq!(key(r#"{"a":"\ud800"}"#), format!("field `a` {surrogate}, no key"));
     assert!(key("{\"a\":1} x").starts_with("not JSON: trailing characters"));
@@ -390,4 +391,33 @@ mod any_text {
         }
         String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
     }
+}
+
+#[test]
+fn s114_a_row_without_a_key_stays_without_one_unless_the_line_has_it() {
+    let keyless = |config: &str| {
+        let mut parse = Harness::<Parse>::new(config);
+        let mut batch = Batch::default();
+        let value = Some(&br#"{"a":"x","at":5}"#[..]);
+        batch.push_row(NewRow { timestamp: 7, key: None, value, headers: &[("trace", b"1")] });
+        batch.push_row(NewRow { timestamp: 8, key: Some(b""), value, headers: &[] });
+        parse.try_batch(0, &batch).unwrap();
+        let rows = parse.take(0);
+        assert_eq!(rows.len(), 2);
+        rows.into_iter().map(|row| (row.timestamp, row.key, row.absent, row.headers.len())).collect::<Vec<_>>()
+    };
+    assert_eq!(keyless(r#"{"format":"json"}"#), [(7, b"".to_vec(), KEY_ABSENT, 1), (8, b"".to_vec(), 0, 0)]);
+    let timed = r#"{"format":"json","event_time":{"field":"at","format":"unix-ms"}}"#;
+    assert_eq!(keyless(timed), [(5, b"".to_vec(), KEY_ABSENT, 0), (5, b"".to_vec(), 0, 0)]);
+    let keyed = r#"{"format":"json","key":"a"}"#;
+    assert_eq!(keyless(keyed), [(7, b"x".to_vec(), 0, 0), (8, b"x".to_vec(), 0, 0)]);
+}
+
+#[test]
+fn s110_the_schema_says_what_lines_and_values_may_be() {
+    let schema: weir_sdk::serde_json::Value = serde_json::from_str(&weir_sdk::config::schema::<Config>()).unwrap();
+    assert_eq!(schema["required"], serde_json::json!(["format"]));
+    assert_eq!(schema["additionalProperties"], false);
+    assert_eq!(schema["properties"]["value"]["default"], "fields");
+    assert_eq!(schema["properties"]["malformed"]["default"], "reject");
 }

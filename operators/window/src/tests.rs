@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use weir_sdk::serde_json;
 use weir_sdk::testing::Harness;
 
 fn error(config: &str) -> String {
@@ -34,6 +35,24 @@ fn feed(harness: &mut Harness<Window>, rows: &[(Timestamp, Vec<u8>, Vec<u8>)]) {
 fn sorted(mut rows: Vec<String>) -> Vec<String> {
     rows.sort();
     rows
+}
+
+#[test]
+fn s111_values_come_only_where_they_are_aggregated() {
+    let columns = |config: &str| Harness::<Window>::new(config).operator().columns(0);
+    let counted = columns(r#"{"kind":"tumbling","size":"5m"}"#);
+    assert_eq!(counted, Columns::TIMESTAMPS | Columns::KEYS);
+    assert_eq!(columns(r#"{"kind":"tumbling","size":"5m","aggregate":"sum","field":"n"}"#), Columns::ROWS);
+}
+
+#[test]
+fn s110_the_schema_says_what_may_be_aggregated() {
+    let schema: serde_json::Value = serde_json::from_str(&weir_sdk::config::schema::<Config>()).unwrap();
+    assert_eq!(schema["required"], serde_json::json!(["kind"]));
+    assert_eq!(schema["$defs"]["Aggregate"]["enum"], serde_json::json!(["count", "sum", "min", "max", "mean"]));
+    let aggregate = &schema["properties"]["aggregate"];
+    assert_eq!((&aggregate["default"], aggregate["anyOf"].as_array().map(Vec::len)), (&serde_json::json!("count"), Some(2)));
+    assert_eq!(schema["properties"]["allowed_lateness"]["default"], "0s");
 }
 
 #[test]

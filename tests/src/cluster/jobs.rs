@@ -72,13 +72,13 @@ event_time = {{ field = "at", format = "unix-ms" }}
 
 [[operator]]
 id = "parse"
-component = "parse@1.1.0"
+component = "parse@1.2.0"
 input = {reading}
 config = {{ format = "json", key = "account" }}
 
 [[operator]]
 id = "sums"
-component = "ledger@1.1.0"
+component = "ledger@1.2.0"
 {summing}
 config = {{ field = "amount", emit = "each" }}
 
@@ -108,7 +108,7 @@ event_time = {{ field = "at", format = "unix-ms" }}
 
 [[operator]]
 id = "parse-rates"
-component = "parse@1.1.0"
+component = "parse@1.2.0"
 input = "rates"
 parallelism = 1
 config = {{ format = "json", key = "account" }}
