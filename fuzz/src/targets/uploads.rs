@@ -13,7 +13,7 @@ pub(super) fn components() -> Vec<Vec<u8>> {
            (func $f (param \"x\" u32) (result u32) (canon lift (core func $i \"f\")))
            (export \"f\" (func $f)))",
         "(component (component $inner (core module $m (global (mut i32) (i32.const 1))) (core instance (instantiate $m)))
-           (instance (instantiate $inner)) (import \"weir:operator/log@0.1.0\" (instance (export \"log\" (func)))))",
+           (instance (instantiate $inner)) (import \"weir:operator/log@0.2.0\" (instance (export \"log\" (func)))))",
     ];
     let mut all: Vec<Vec<u8>> = texts.iter().filter_map(|text| wat::parse_str(text).ok()).collect();
     all.push(include_bytes!("../../../operators/bundled/filter.wasm").to_vec());

@@ -188,6 +188,30 @@ pub const COMPILE_MS_MAX: u64 = 900_000;
 /// Largest machine code of one component.
 pub const ARTEFACT_BYTES_MAX: u64 = 512 << 20;
 
+/// CPU time in which a component says what it is.
+pub const DESCRIBE_CPU_S_MAX: u64 = 10;
+
+/// Time after which a component that has not said what it is is ended, however little of the CPU it got.
+pub const DESCRIBE_MS_MAX: u64 = 120_000;
+
+/// Memory that a component may use to say what it is, beside its machine code.
+pub const DESCRIBE_MEMORY_BYTES_MAX: u64 = 512 << 20;
+
+/// All texts of a component's description together.
+pub const DESCRIPTION_BYTES_MAX: usize = 64 << 10;
+
+/// Inputs of a component, and outputs.
+pub const PORTS_MAX: usize = 16;
+
+/// The longest name of an input or output.
+pub const PORT_NAME_BYTES_MAX: usize = 64;
+
+/// Memory of an instance that may be scratch.
+pub const SCRATCH_BYTES_MAX: usize = 8 << 20;
+
+/// Random bytes that a guest gets with one call.
+pub const RANDOM_BYTES_MAX: usize = 64 << 10;
+
 /// Bytes of a JSON document sent to the API: a job file with what it takes from the environment.
 pub const API_BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -315,6 +339,8 @@ const _: () = assert!(NODE_CONNECTIONS_MAX * 16 <= CONNECTIONS_MAX, "one node le
 const _: () =
     assert!(FETCHED_COMPONENTS_BYTES_MAX >= 8 * COMPONENT_BYTES_MAX as u64, "a job's components are kept until it restarts");
 const _: () = assert!(2 * ARTEFACT_BYTES_MAX <= COMPILED_BYTES_MAX, "both forms of the largest component are kept");
+const _: () = assert!(DESCRIBE_CPU_S_MAX * 1_000 < DESCRIBE_MS_MAX);
+const _: () = assert!(PORT_NAME_BYTES_MAX * 2 * PORTS_MAX < DESCRIPTION_BYTES_MAX, "all ports may have the longest names");
 const _: () = assert!(COMPILE_CPU_S_MAX * 1_000 < COMPILE_MS_MAX);
 const _: () = assert!(FRAME_ROWS_MAX <= u32::MAX as usize);
 const _: () = assert!(ODDITY_VALUE_BYTES_MAX + ODDITY_REASON_BYTES_MAX <= 1 << 10, "an example is a few lines on a terminal");

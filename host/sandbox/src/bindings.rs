@@ -1,56 +1,135 @@
-//! The shapes of `wit/weir.wit` as they cross the boundary: columns are lowered straight from borrowed slices, and
+//! The shapes of `wit/weir.wit` as they cross the boundary: rows are lowered straight from the host's columns ([`crate::lowering`]), and
 //! what a guest sends is seen in the guest's own memory until it has been checked.
 //!
 //! Only shapes; what the host does with them is in [`crate::host`] and [`crate::instance`].
 #![allow(unsafe_code, reason = "wasmtime's derive macros implement unsafe traits; no unsafe code is written here")]
 
-use wasmtime::component::{ComponentType, Lift, Lower, TypedFunc, WasmList, WasmStr};
-use weir_model::{BatchRef, BlobsRef};
+use wasmtime::component::{ComponentType, Lift, Lower, TypedFunc, WasmList, WasmStr, flags};
+use weir_model::{BatchRef, Columns};
 
-/// `types.blobs` on its way in.
-#[derive(ComponentType, Lower, Clone, Copy)]
-#[component(record)]
-pub(crate) struct BlobsIn<'a> {
-    ends: &'a [u32],
-    bytes: &'a [u8],
+use crate::lowering::DataIn;
+
+// `types.columns`.
+flags! {
+    ColumnFlags {
+        #[component(name = "timestamps")]
+        const TIMESTAMPS;
+        #[component(name = "keys")]
+        const KEYS;
+        #[component(name = "values")]
+        const VALUES;
+        #[component(name = "hashes")]
+        const HASHES;
+        #[component(name = "headers")]
+        const HEADERS;
+        #[component(name = "absent-keys")]
+        const ABSENT_KEYS;
+        #[component(name = "absent-values")]
+        const ABSENT_VALUES;
+    }
 }
+
+impl From<Columns> for ColumnFlags {
+    #[inline]
+    fn from(columns: Columns) -> ColumnFlags {
+        ColumnFlags { __inner0: columns.bits() }
+    }
+}
+
+impl From<ColumnFlags> for Columns {
+    #[inline]
+    fn from(flags: ColumnFlags) -> Columns {
+        // Bits beyond the names mean nothing in the canonical ABI.
+        Columns::from_bits(flags.__inner0 & ALL_COLUMNS).unwrap_or(Columns::NONE)
+    }
+}
+
+/// The bits of all names of `types.columns`.
+const ALL_COLUMNS: u8 = 0x7f;
 
 /// `types.batch` on its way in.
 #[derive(ComponentType, Lower, Clone, Copy)]
 #[component(record)]
 pub(crate) struct BatchIn<'a> {
-    timestamps: &'a [i64],
-    keys: BlobsIn<'a>,
-    values: BlobsIn<'a>,
+    rows: u32,
+    has: ColumnFlags,
+    data: DataIn<'a>,
 }
 
-impl<'a> From<BlobsRef<'a>> for BlobsIn<'a> {
-    fn from(blobs: BlobsRef<'a>) -> BlobsIn<'a> {
-        BlobsIn { ends: blobs.ends, bytes: blobs.bytes }
+impl<'a> BatchIn<'a> {
+    /// Those columns of rows that `asked` names; with bits where some are absent.
+    ///
+    /// # Errors
+    /// If they are more than a list of 32 bits has room for.
+    #[inline]
+    pub(crate) fn new(rows: BatchRef<'a>, asked: Columns) -> wasmtime::Result<BatchIn<'a>> {
+        let data = DataIn::new(rows, asked)?;
+        Ok(BatchIn { rows: u32::try_from(rows.len())?, has: data.has().into(), data })
     }
-}
-
-impl<'a> From<BatchRef<'a>> for BatchIn<'a> {
-    fn from(batch: BatchRef<'a>) -> BatchIn<'a> {
-        BatchIn { timestamps: batch.timestamps, keys: batch.keys.into(), values: batch.values.into() }
-    }
-}
-
-/// `types.blobs` on its way out, still in the guest's memory.
-#[derive(ComponentType, Lift)]
-#[component(record)]
-pub(crate) struct BlobsOut {
-    pub(crate) ends: WasmList<u32>,
-    pub(crate) bytes: WasmList<u8>,
 }
 
 /// `types.batch` on its way out, still in the guest's memory.
 #[derive(ComponentType, Lift)]
 #[component(record)]
 pub(crate) struct BatchOut {
-    pub(crate) timestamps: WasmList<i64>,
-    pub(crate) keys: BlobsOut,
-    pub(crate) values: BlobsOut,
+    pub(crate) rows: u32,
+    pub(crate) has: ColumnFlags,
+    pub(crate) data: WasmList<u8>,
+}
+
+/// `types.description` and its parts, still unchecked. Texts stay in the guest's memory until their lengths are known.
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct DescriptionOut {
+    pub(crate) doc: WasmStr,
+    pub(crate) inputs: WasmList<InputPortOut>,
+    pub(crate) outputs: WasmList<OutputPortOut>,
+    pub(crate) config: WasmStr,
+    pub(crate) state: StateOut,
+    #[component(name = "uses-store")]
+    pub(crate) uses_store: bool,
+    #[component(name = "uses-timers")]
+    pub(crate) uses_timers: bool,
+    pub(crate) pure: bool,
+    pub(crate) scratch: Option<ScratchOut>,
+}
+
+/// `types.input-port`.
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct InputPortOut {
+    pub(crate) name: WasmStr,
+    pub(crate) doc: WasmStr,
+}
+
+/// `types.output-port`.
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct OutputPortOut {
+    pub(crate) name: WasmStr,
+    pub(crate) doc: WasmStr,
+    #[component(name = "keeps-key")]
+    pub(crate) keeps_key: bool,
+}
+
+/// `types.state`.
+#[derive(ComponentType, Lift)]
+#[component(variant)]
+pub(crate) enum StateOut {
+    #[component(name = "none")]
+    None,
+    #[component(name = "memory")]
+    Memory,
+    #[component(name = "portable")]
+    Portable(u32),
+}
+
+/// `types.scratch`.
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct ScratchOut {
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
 }
 
 /// `types.context`.
@@ -97,7 +176,8 @@ pub(crate) type TextOut = WasmStr;
 pub(crate) type Outcome = (Result<(), String>,);
 
 // `TypedFunc` is covariant in its parameters, so these serve calls with any shorter lifetime.
-pub(crate) type OpenFunc = TypedFunc<(ContextIn<'static>,), Outcome>;
+pub(crate) type DescribeFunc = TypedFunc<(), (DescriptionOut,)>;
+pub(crate) type OpenFunc = TypedFunc<(ContextIn<'static>,), (Result<Vec<ColumnFlags>, String>,)>;
 pub(crate) type ProcessFunc = TypedFunc<(u32, BatchIn<'static>), (Result<Vec<RejectionOut>, String>,)>;
 pub(crate) type AdvanceFunc = TypedFunc<(i64,), Outcome>;
 pub(crate) type FinishFunc = TypedFunc<(), Outcome>;

@@ -6,10 +6,12 @@ use wasmtime::component::{Component as Code, ComponentExportIndex, Instance as R
 use wasmtime::{AsContextMut, Store};
 use weir_model::Digest;
 
-use crate::bindings::{AdvanceFunc, FinishFunc, GetGlobalFunc, LoadFunc, OpenFunc, ProcessFunc, SaveFunc, SetGlobalFunc};
+use crate::bindings::{
+    AdvanceFunc, DescribeFunc, FinishFunc, GetGlobalFunc, LoadFunc, OpenFunc, ProcessFunc, SaveFunc, SetGlobalFunc,
+};
 use crate::engine::SharedEngine;
 use crate::error::SandboxError;
-use crate::host::Guest;
+use crate::guest::Guest;
 use crate::image::Globals;
 use crate::intake::{Accessor, Inspection, PreparedUpload};
 use crate::names;
@@ -52,6 +54,7 @@ pub(crate) struct Form {
 }
 
 struct ExportIndices {
+    describe: ComponentExportIndex,
     open: ComponentExportIndex,
     process: ComponentExportIndex,
     advance: ComponentExportIndex,
@@ -68,6 +71,7 @@ struct AccessorIndices {
 
 /// The functions of one instance, with their types checked.
 pub(crate) struct Exports {
+    pub(crate) describe: DescribeFunc,
     pub(crate) open: OpenFunc,
     pub(crate) process: ProcessFunc,
     pub(crate) advance: AdvanceFunc,
@@ -86,7 +90,7 @@ pub(crate) struct AccessorFuncs {
 impl Component {
     pub(crate) fn new(engine: Arc<SharedEngine>, prepared: PreparedUpload) -> Result<Component, SandboxError> {
         let PreparedUpload { digest, name, inspection, init, run, accessors } = prepared;
-        let run = Form::new(&engine, digest, &run, &accessors)?;
+        let run = Form::compile(&engine, digest, &run, &accessors)?;
         let inner = Inner { engine, digest, name, inspection, accessors, run, init: OnceLock::new(), init_bytes: init };
         Ok(Component { inner: Arc::new(inner) })
     }
@@ -104,11 +108,6 @@ impl Component {
     /// Whether its state can be saved as rows and loaded by another version of the code.
     pub fn is_portable(&self) -> bool {
         self.inner.run.exports.portable.is_some()
-    }
-
-    /// Whether it says that its instances keep no state.
-    pub fn is_stateless(&self) -> bool {
-        self.inner.inspection.is_stateless
     }
 
     /// What the upload is made of.
@@ -130,17 +129,21 @@ impl Component {
         if let Some(form) = self.inner.init.get() {
             return Ok(form);
         }
-        let form = Form::new(&self.inner.engine, self.inner.digest, &self.inner.init_bytes, &self.inner.accessors)?;
+        let form = Form::compile(&self.inner.engine, self.inner.digest, &self.inner.init_bytes, &self.inner.accessors)?;
         Ok(self.inner.init.get_or_init(|| form))
     }
 }
 
 impl Form {
-    fn new(engine: &SharedEngine, digest: Digest, bytes: &[u8], accessors: &[Accessor]) -> Result<Form, SandboxError> {
+    fn compile(engine: &SharedEngine, digest: Digest, bytes: &[u8], accessors: &[Accessor]) -> Result<Form, SandboxError> {
         let code = engine.compile(bytes).map_err(|reason| SandboxError::Compile { digest, reason })?;
+        Form::new(engine, digest, &code, accessors)
+    }
+
+    pub(crate) fn new(engine: &SharedEngine, digest: Digest, code: &Code, accessors: &[Accessor]) -> Result<Form, SandboxError> {
         let contract = |reason: String| SandboxError::Contract { digest, reason };
-        let exports = ExportIndices::of(&code, accessors).map_err(contract)?;
-        let pre = engine.linker.instantiate_pre(&code).map_err(|error| contract(format!("{error:#}")))?;
+        let exports = ExportIndices::of(code, accessors).map_err(contract)?;
+        let pre = engine.linker.instantiate_pre(code).map_err(|error| contract(format!("{error:#}")))?;
         Ok(Form { pre, exports })
     }
 
@@ -148,6 +151,7 @@ impl Form {
     pub(crate) fn exports(&self, store: &mut Store<Guest>, instance: &RawInstance) -> wasmtime::Result<Exports> {
         let indices = &self.exports;
         Ok(Exports {
+            describe: instance.get_typed_func(store.as_context_mut(), indices.describe)?,
             open: instance.get_typed_func(store.as_context_mut(), indices.open)?,
             process: instance.get_typed_func(store.as_context_mut(), indices.process)?,
             advance: instance.get_typed_func(store.as_context_mut(), indices.advance)?,
@@ -188,6 +192,7 @@ impl ExportIndices {
             None => None,
         };
         Ok(ExportIndices {
+            describe: function(&lifecycle, names::LIFECYCLE, "describe")?,
             open: function(&lifecycle, names::LIFECYCLE, "open")?,
             process: function(&lifecycle, names::LIFECYCLE, "process")?,
             advance: function(&lifecycle, names::LIFECYCLE, "advance")?,

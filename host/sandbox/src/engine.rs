@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use wasmtime::Engine;
 use wasmtime::component::{Component as Code, Linker};
+use weir_model::{Description, Digest};
 
 use crate::account::{WorkerMemory, process_bytes};
 use crate::cache::Cache;
 use crate::compiler::{CompilerProcess, Turns};
 use crate::config::config;
 use crate::error::SandboxError;
-use crate::host::{Guest, link};
+use crate::guest::Guest;
+use crate::host::link;
 use crate::memory::{Tracking, TrackingInUse, choose_tracking};
 
 /// Time between two epochs, which is how exactly deadlines are kept.
@@ -74,21 +76,56 @@ impl SharedEngine {
 
     /// Finds the compiled form of an instrumented component in the cache, or makes it. An error is why the compiler does not.
     pub(crate) fn compile(&self, bytes: &[u8]) -> Result<Code, String> {
-        if let Some(code) = self.cache.as_ref().and_then(|cache| cache.load(&self.engine, bytes)) {
-            return Ok(code);
+        Ok(self.compiled(bytes)?.0)
+    }
+
+    /// The compiled form, and its bytes where they are at hand: not where this process compiles and keeps nothing.
+    fn compiled(&self, bytes: &[u8]) -> Result<(Code, Vec<u8>), String> {
+        if let Some(found) = self.cache.as_ref().and_then(|cache| cache.load(&self.engine, bytes)) {
+            return Ok(found);
         }
         let _turn = self.turns.take();
         let (code, artefact) = match &self.compiler {
             Some(compiler) => compiler.compile(&self.engine, self.epoch_interruption, bytes)?,
             None => {
                 let code = Code::new(&self.engine, bytes).map_err(|error| format!("{error:#}"))?;
-                let Some(_) = &self.cache else { return Ok(code) };
+                let Some(_) = &self.cache else { return Ok((code, Vec::new())) };
                 let artefact = code.serialize().map_err(|error| format!("{error:#}"))?;
                 (code, artefact)
             }
         };
         self.cache.iter().for_each(|cache| cache.store(bytes, &artefact));
-        Ok(code)
+        Ok((code, artefact))
+    }
+
+    /// What an instrumented component says of itself: from the cache, from a child process, or what `ask` finds out in this process, where
+    /// nobody says which program is the child. Unchecked; what `check` refuses is not kept.
+    ///
+    /// # Errors
+    /// If it does not compile, does not say it within its bounds, or is refused.
+    pub(crate) fn describe(
+        &self,
+        digest: Digest,
+        bytes: &[u8],
+        ask: impl FnOnce(&Code) -> Result<Description, String>,
+        check: impl Fn(&Description) -> Result<(), String>,
+    ) -> Result<Description, SandboxError> {
+        let kept = self.cache.as_ref().and_then(|cache| cache.load_description(bytes));
+        if let Some(description) = kept.filter(|description| check(description).is_ok()) {
+            return Ok(description);
+        }
+        let (code, artefact) = self.compiled(bytes).map_err(|reason| SandboxError::Compile { digest, reason })?;
+        let failed = |reason: String| SandboxError::Describe { digest, reason };
+        let description = match &self.compiler {
+            Some(compiler) => {
+                let _turn = self.turns.take();
+                compiler.describe(self.epoch_interruption, &artefact).map_err(failed)?
+            }
+            None => ask(&code).map_err(failed)?,
+        };
+        check(&description).map_err(failed)?;
+        self.cache.iter().for_each(|cache| cache.store_description(bytes, &description));
+        Ok(description)
     }
 
     /// The number of epochs a call may take, so that it gets at least `deadline`.

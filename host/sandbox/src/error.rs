@@ -48,6 +48,16 @@ pub enum SandboxError {
         /// What does not fit.
         reason: String,
     },
+    /// What the component says of itself cannot be had or used.
+    #[error(
+        "component {digest} does not describe itself: {reason}; see `lifecycle.describe` in the contract (`weir component wit`)"
+    )]
+    Describe {
+        /// The component.
+        digest: Digest,
+        /// What is wrong.
+        reason: String,
+    },
     /// The start-up code or `open` trapped or exceeded a limit.
     #[error("cannot start component {digest}: {trap}")]
     Start {

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use wasmtime::Store;
-use weir_model::{Batch, BatchRef, CheckpointId, Timestamp, limits};
+use wasmtime::component::TypedFunc;
+use weir_model::{Batch, BatchRef, CheckpointId, Columns, Timestamp, limits};
 
 use crate::account;
+use crate::bindings::{BatchIn, Outcome};
 use crate::component::Exports;
 use crate::emitted_rows::EmittedRows;
 use crate::error::{CallError, Refusal, SandboxError, Trap, TrapKind};
-use crate::host::{Guest, Phase};
+use crate::guest::{Guest, KeyShare, Phase};
 use crate::image::{Capture, CapturedMemory, Content, Image, ImageError, Kind, for_each_page, parse_chain};
 use crate::memory::{PAGE_BYTES, PageSet, Region, SealedMemory, Tracker};
 use crate::parts::{Parts, check_sizes};
@@ -120,7 +122,13 @@ impl Instance {
 
     /// Whether the component says that it keeps no state, so that nothing is lost without a capture.
     pub fn is_stateless(&self) -> bool {
-        self.template.component().is_stateless()
+        self.template.is_stateless()
+    }
+
+    /// Which keys it is given: from now on rows of outputs that are described as keeps-key have to be of these. To be called on a
+    /// keyed operator's instance before its first call; other instances are given any key.
+    pub fn keep_to(&mut self, share: KeyShare) {
+        self.store.data_mut().keep_to(share);
     }
 
     /// Hands rows to the operator. What it emits is appended to `emitted`, also while it rejects rows; after an error
@@ -131,8 +139,21 @@ impl Instance {
     #[inline]
     pub fn process(&mut self, input: u32, rows: BatchRef<'_>, emitted: &mut EmittedRows) -> Result<Vec<Rejection>, CallError> {
         debug_assert!(rows.is_valid());
-        let rejected = self.emit(emitted, |exports, store| {
-            let (result,) = exports.process.call(store, (input, rows.into()))?;
+        let Some(columns) = self.template.columns(input) else {
+            return Err(CallError::Failed(format!("it has no input {input}: its description has fewer")));
+        };
+        let rejected = self.emit(Phase::Processing, emitted, |exports, store| {
+            let batch = BatchIn::new(rows, columns)?;
+            // Only a copy of the function with the shorter lifetime of this call takes them.
+            let process: TypedFunc<(u32, BatchIn<'_>), _> = exports.process;
+            // SAFETY: `rows` outlive this function, which takes them back; where it panics, the next call begins without them.
+            #[allow(unsafe_code, reason = "the rows of a call are lent to the store for the call")]
+            unsafe {
+                store.data_mut().lend(input, rows);
+            }
+            let result = process.call(&mut *store, (input, batch));
+            store.data_mut().take_back();
+            let (result,) = result?;
             let outside = result.iter().flatten().find(|rejection| rejection.row as usize >= rows.len());
             match outside.map(|rejection| rejection.row) {
                 Some(row) => {
@@ -158,7 +179,7 @@ impl Instance {
     /// # Errors
     /// As [`Instance::process`].
     pub fn advance(&mut self, watermark: Timestamp, emitted: &mut EmittedRows) -> Result<(), CallError> {
-        self.emit(emitted, |exports, store| exports.advance.call(store, (watermark,)))
+        self.emit(Phase::Emitting, emitted, |exports, store| exports.advance.call(store, (watermark,)))
     }
 
     /// Tells the operator that all its inputs have ended.
@@ -166,7 +187,7 @@ impl Instance {
     /// # Errors
     /// As [`Instance::process`].
     pub fn finish(&mut self, emitted: &mut EmittedRows) -> Result<(), CallError> {
-        self.emit(emitted, |exports, store| exports.finish.call(store, ()))
+        self.emit(Phase::Emitting, emitted, |exports, store| exports.finish.call(store, ()))
     }
 
     /// The operator's state as rows.
@@ -187,20 +208,24 @@ impl Instance {
     pub fn load(&mut self, rows: BatchRef<'_>, written_by: &str) -> Result<(), CallError> {
         let (_, load) = *self.exports.portable.as_ref().ok_or(CallError::NotPortable)?;
         // Only a copy of the function with the shorter lifetimes of this call takes them.
-        let load: wasmtime::component::TypedFunc<(crate::bindings::BatchIn<'_>, &str), crate::bindings::Outcome> = load;
-        self.call(Phase::Quiet, |_, store| load.call(store, (rows.into(), written_by)))
+        let load: TypedFunc<(BatchIn<'_>, &str), Outcome> = load;
+        self.call(Phase::Quiet, |_, store| {
+            let rows = BatchIn::new(rows, Columns::KEYS | Columns::VALUES)?;
+            load.call(store, (rows, written_by))
+        })
     }
 
     /// Calls what may emit.
     #[inline]
     fn emit<T>(
         &mut self,
+        phase: Phase,
         emitted: &mut EmittedRows,
         call: impl FnOnce(&Exports, &mut Store<Guest>) -> wasmtime::Result<(Result<T, String>,)>,
     ) -> Result<T, CallError> {
         let mark = emitted.mark();
         std::mem::swap(emitted, &mut self.store.data_mut().emitted);
-        let result = self.call(Phase::Emitting, call);
+        let result = self.call(phase, call);
         std::mem::swap(emitted, &mut self.store.data_mut().emitted);
         if result.is_err() {
             emitted.truncate(mark);

@@ -13,23 +13,29 @@
 mod account;
 mod bindings;
 mod cache;
+mod child;
 mod compiler;
 mod component;
 mod config;
+mod describe;
 mod emitted_rows;
 mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
+mod guest;
 mod host;
 mod image;
 mod instance;
 mod intake;
 mod limits;
+mod lowering;
 mod memory;
 mod names;
+mod output;
 mod parts;
 mod reports;
+mod rows_out;
 mod sandbox;
 mod template;
 
@@ -37,11 +43,13 @@ mod template;
 mod tests;
 
 pub use bindings::LogLevel;
-pub use compiler::{CompilerProcess, compile_as_child};
+pub use child::compile_as_child;
+pub use compiler::CompilerProcess;
 pub use component::{Component, OperatorContext};
 pub use emitted_rows::{EmittedRows, Mark};
 pub use engine::SandboxOptions;
 pub use error::{CallError, SandboxError, Trap, TrapKind};
+pub use guest::KeyShare;
 pub use image::{Capture, ImageError, merge};
 pub use instance::{Instance, Rejection};
 pub use intake::{Inspection, IntakeError, MemoryInfo, SnapshotKind, Tool};

@@ -3,14 +3,16 @@
 /// A name of `wit/weir.wit`'s package, with the version.
 macro_rules! name {
     ($name:literal) => {
-        concat!("weir:operator/", $name, "@0.1.0")
+        concat!("weir:operator/", $name, "@0.2.0")
     };
 }
 
 /// What all names begin with.
 pub(crate) const PACKAGE: &str = "weir:operator/";
 /// What all names of this version end with.
-pub(crate) const VERSION: &str = "@0.1.0";
+pub(crate) const VERSION: &str = "@0.2.0";
+/// What those of the version before end with.
+pub(crate) const VERSION_BEFORE: &str = "@0.1.0";
 
 pub(crate) const WORLD: &str = name!("operator");
 pub(crate) const TYPES: &str = name!("types");

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use wasmtime::Store;
 use wasmtime::component::Instance as RawInstance;
+use weir_model::Digest;
 use weir_model::limits::HOSTCALL_BYTES_MAX;
 
 use crate::component::{Component, Exports, Form};
+use crate::engine::SharedEngine;
 use crate::error::{SandboxError, Trap};
-use crate::host::Guest;
-use crate::limits::{InstanceLimits, Limiter};
+use crate::guest::Guest;
+use crate::limits::InstanceLimits;
 use crate::memory::{Region, Start, with_plan};
-use crate::reports::Reports;
 
 /// The parts of an instance that was just made.
 pub(crate) struct Parts {
@@ -27,15 +28,14 @@ pub(crate) struct Parts {
 impl Parts {
     /// Instantiates one form of a component, with its memories as planned.
     pub(crate) fn new(
-        component: &Component,
+        engine: &SharedEngine,
+        digest: Digest,
         form: &Form,
         limits: &InstanceLimits,
-        limiter: Limiter,
-        reports: &Arc<Reports>,
+        guest: Guest,
         starts: Option<Vec<Start>>,
     ) -> Result<Parts, SandboxError> {
-        let (engine, digest) = (component.engine(), component.digest());
-        let mut store = Store::new(&engine.engine, Guest::new(limiter, reports.clone()));
+        let mut store = Store::new(&engine.engine, guest);
         store.set_hostcall_fuel(HOSTCALL_BYTES_MAX);
         store.limiter(|guest| &mut guest.limiter);
         store.set_epoch_deadline(engine.deadline_epochs(limits.call_deadline));

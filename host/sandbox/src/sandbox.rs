@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
+use wasmtime::component::Component as Code;
+use weir_model::Description;
+
 use crate::component::Component;
+use crate::describe;
 use crate::engine::{SandboxOptions, SharedEngine};
 use crate::error::SandboxError;
 use crate::intake;
@@ -37,5 +41,17 @@ impl Sandbox {
     /// What is wrong with the upload, or what the compiler says about it.
     pub fn take_in(&self, bytes: &[u8]) -> Result<Component, SandboxError> {
         Component::new(self.engine.clone(), intake::prepare(bytes)?)
+    }
+
+    /// What an upload says of itself, checked. Found once for each component where there is a cache; otherwise the upload is compiled, and
+    /// asked in the [`CompilerProcess`](crate::CompilerProcess), within bounds of time and memory that do not depend on it.
+    ///
+    /// # Errors
+    /// What is wrong with the upload, or with what it says.
+    pub fn describe(&self, bytes: &[u8]) -> Result<Description, SandboxError> {
+        let prepared = intake::prepare(bytes)?;
+        let (digest, inspection) = (prepared.digest, &prepared.inspection);
+        let ask = |code: &Code| describe::ask(&self.engine, code);
+        self.engine.describe(digest, &prepared.init, ask, |description| describe::check(description, inspection))
     }
 }

@@ -15,8 +15,7 @@ pub(super) fn text(inspection: &Inspection) -> String {
     line("name", name);
     line("digest", inspection.digest.clone());
     line("size", format!("{} ({} bytes)", output::size(inspection.size_bytes), inspection.size_bytes));
-    let state = if inspection.is_stateless { "none, it says: never captured".to_owned() } else { snapshots.join("; ") };
-    line("state", state);
+    line("state", snapshots.join("; "));
     list(&mut line, "exports", &inspection.exports);
     list(&mut line, "imports", &inspection.imports);
     let memories: Vec<String> = inspection

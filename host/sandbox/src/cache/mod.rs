@@ -24,6 +24,7 @@ use rustix::fs::{AtFlags, Dir, Timespec, Timestamps, UTIME_NOW, futimens, rename
 use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
+use weir_model::Description;
 use weir_model::limits::COMPILED_BYTES_MAX;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -31,7 +32,10 @@ use crate::error::SandboxError;
 use key::{CODE_BYTES, KEY_FILE, Key, TEMPORARY, is_equal};
 use trust::Distrust;
 
-/// A folder of compiled components.
+/// What the name of a description's entry ends with.
+const DESCRIPTION: &str = ".description";
+
+/// A folder of compiled components, and of what they say of themselves.
 pub(crate) struct Cache {
     /// For messages.
     path: PathBuf,
@@ -75,35 +79,49 @@ impl Cache {
         Ok(Ok(Cache { path, folder, key, compatibility, bytes_max }))
     }
 
-    /// The compiled form of an instrumented component, if a trustworthy one is there.
-    pub(crate) fn load(&self, engine: &Engine, component: &[u8]) -> Option<Component> {
+    /// The compiled form of an instrumented component, and its bytes, if a trustworthy one is there.
+    pub(crate) fn load(&self, engine: &Engine, component: &[u8]) -> Option<(Component, Vec<u8>)> {
         let name = self.name(component);
-        let entry = match self.read(&name) {
-            Ok(Ok(entry)) => entry?,
-            Ok(Err(why)) => {
-                self.warn(&name, &format!("entry is not trusted: {why}; compiling again"));
-                return None;
-            }
-            Err(error) => {
-                self.warn(&name, &format!("cannot read an entry: {error}; compiling again"));
-                return None;
-            }
-        };
-        let trusted =
-            entry.split_at_checked(CODE_BYTES).filter(|(code, artefact)| is_equal(code, &self.key.code(&name, artefact)));
-        let Some((_, artefact)) = trusted else {
-            self.warn(&name, "entry is damaged or not ours; compiling again");
-            return None;
-        };
+        let artefact = self.content(&name)?;
         // SAFETY: the code shows that these bytes were written by `store` of a host holding the same key, which writes
         // only what wasmtime serialized. The bytes were read into memory nobody else can change.
-        match unsafe { Component::deserialize(engine, artefact) } {
-            Ok(component) => Some(component),
+        match unsafe { Component::deserialize(engine, &artefact) } {
+            Ok(component) => Some((component, artefact)),
             Err(error) => {
                 self.warn(&name, &format!("entry does not load: {error:#}; compiling again"));
                 None
             }
         }
+    }
+
+    /// What an instrumented component says of itself, if it was asked before.
+    pub(crate) fn load_description(&self, component: &[u8]) -> Option<Description> {
+        let name = self.description_name(component);
+        let description = serde_json::from_slice(&self.content(&name)?);
+        description.inspect_err(|error| self.warn(&name, &format!("entry is no description: {error}; asking again"))).ok()
+    }
+
+    /// What an entry holds, if it is trustworthy.
+    fn content(&self, name: &str) -> Option<Vec<u8>> {
+        let mut entry = match self.read(name) {
+            Ok(Ok(entry)) => entry?,
+            Ok(Err(why)) => {
+                self.warn(name, &format!("entry is not trusted: {why}; compiling again"));
+                return None;
+            }
+            Err(error) => {
+                self.warn(name, &format!("cannot read an entry: {error}; compiling again"));
+                return None;
+            }
+        };
+        let trusted =
+            entry.split_at_checked(CODE_BYTES).is_some_and(|(code, content)| is_equal(code, &self.key.code(name, content)));
+        if !trusted {
+            self.warn(name, "entry is damaged or not ours; compiling again");
+            return None;
+        }
+        entry.drain(..CODE_BYTES);
+        Some(entry)
     }
 
     /// Reads an entry whole, and marks it as used.
@@ -129,6 +147,15 @@ impl Cache {
         let name = self.name(component);
         if let Err(error) = self.put(&name, artefact) {
             self.warn(&name, &format!("cannot keep a component: {error}"));
+        }
+    }
+
+    /// Keeps what a component says of itself, likewise.
+    pub(crate) fn store_description(&self, component: &[u8], description: &Description) {
+        let name = self.description_name(component);
+        let text = serde_json::to_vec(description).map_err(io::Error::other);
+        if let Err(error) = text.and_then(|text| self.put(&name, &text)) {
+            self.warn(&name, &format!("cannot keep a description: {error}"));
         }
     }
 
@@ -181,10 +208,16 @@ impl Cache {
         let digest = weir_model::Digest(Sha256::digest(component).into());
         format!("{digest}-{:016x}", self.compatibility)
     }
+
+    /// The entry of a component's description lies beside that of its machine code.
+    fn description_name(&self, component: &[u8]) -> String {
+        format!("{}{DESCRIPTION}", self.name(component))
+    }
 }
 
 /// Whether a file has a name as entries have. Whatever else lies in the folder is left alone.
 fn is_entry(name: &str) -> bool {
     let is_hex = |text: &str, digits| text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let name = name.strip_suffix(DESCRIPTION).unwrap_or(name);
     name.rsplit_once('-').is_some_and(|(digest, compatibility)| is_hex(digest, 64) && is_hex(compatibility, 16))
 }

@@ -1,4 +1,4 @@
-//! The child that compiles: takes its bounds first, then reads a component, and writes machine code.
+//! What the parent tells the child, the bounds that the child takes before it reads anything foreign, and the errand of compiling.
 
 use std::io::{self, Read, Write};
 
@@ -11,11 +11,21 @@ use crate::config::config;
 /// How far it steps back behind everything else that wants to run: to a third of what it would get.
 const NICE: i32 = 5;
 
-const HEADER_BYTES: usize = 17;
+const HEADER_BYTES: usize = 18;
+
+/// What the child is to do with what it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// Compile a component, which is sent.
+    Compile,
+    /// Ask a component what it is, whose machine code is sent.
+    Describe,
+}
 
 /// What the parent decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
+    pub(crate) errand: Errand,
     /// As of the engine that is to run the code.
     pub(crate) epoch_interruption: bool,
     pub(crate) cpu_s_max: u64,
@@ -27,31 +37,31 @@ impl Settings {
     pub(crate) fn header(self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         header[0] = u8::from(self.epoch_interruption);
+        header[HEADER_BYTES - 1] = u8::from(self.errand == Errand::Describe);
         header[1..9].copy_from_slice(&self.cpu_s_max.to_le_bytes());
-        header[9..].copy_from_slice(&self.memory_bytes_max.to_le_bytes());
+        header[9..17].copy_from_slice(&self.memory_bytes_max.to_le_bytes());
         header
+    }
+
+    /// Reads what the parent has decided.
+    pub(crate) fn read(input: &mut impl Read) -> io::Result<Settings> {
+        let mut header = [0; HEADER_BYTES];
+        input.read_exact(&mut header)?;
+        Ok(Settings::of(header))
     }
 
     fn of(header: [u8; HEADER_BYTES]) -> Settings {
         let number = |at: usize| header[at..at + 8].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
-        Settings { epoch_interruption: header[0] != 0, cpu_s_max: number(1), memory_bytes_max: number(9) }
+        let errand = if header[HEADER_BYTES - 1] == 0 { Errand::Compile } else { Errand::Describe };
+        Settings { errand, epoch_interruption: header[0] != 0, cpu_s_max: number(1), memory_bytes_max: number(9) }
     }
 }
 
-/// Compiles the component that comes on standard input, behind what a [`crate::CompilerProcess`] says first, and writes machine
-/// code to standard output. From before the component is read, the compiler gets no file or socket open, writes to no file, and
-/// uses no more time and memory than it was given. It ends with its parent.
-///
-/// These are limits of resources. They hold a compiler that goes astray, and no code that has taken control of the process through a fault
-/// in the compiler: that could close one of the three open files, open another, and call whatever this user may.
+/// Compiles the component that comes, and writes machine code to standard output.
 ///
 /// # Errors
 /// What the compiler says about the component, or which bound cannot be set.
-pub fn compile_as_child() -> Result<(), String> {
-    let mut input = io::stdin().lock();
-    let mut header = [0; HEADER_BYTES];
-    input.read_exact(&mut header).map_err(|error| format!("this is for weir's own use: cannot read what to do: {error}"))?;
-    let settings = Settings::of(header);
+pub(crate) fn compile(settings: Settings, input: impl Read) -> Result<(), String> {
     let engine = Engine::new(&config(settings.epoch_interruption)).map_err(|error| format!("{error:#}"))?;
     bound(settings).map_err(|error| format!("cannot bound the compiler's process: {error}"))?;
     let mut component = Vec::new();
@@ -62,7 +72,11 @@ pub fn compile_as_child() -> Result<(), String> {
     io::stdout().lock().write_all(&artefact).map_err(|error| format!("cannot hand over the machine code: {error}"))
 }
 
-fn bound(settings: Settings) -> io::Result<()> {
+/// Takes the bounds that the parent has decided.
+///
+/// # Errors
+/// If one cannot be set.
+pub(crate) fn bound(settings: Settings) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     nice(NICE)?;
     let limit = |resource, soft: u64, hard: u64| setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) });
@@ -82,7 +96,8 @@ mod tests {
 
     #[test]
     fn the_child_reads_what_the_parent_has_decided() {
-        let settings = Settings { epoch_interruption: true, cpu_s_max: 7, memory_bytes_max: u64::MAX - 3 };
+        let settings =
+            Settings { errand: Errand::Describe, epoch_interruption: true, cpu_s_max: 7, memory_bytes_max: u64::MAX - 3 };
         assert_eq!(Settings::of(settings.header()), settings);
     }
 }

@@ -32,10 +32,15 @@ pub(super) fn check(imports: &[(String, bool)], exports: &[(String, bool)]) -> R
         .filter(|(name, is_instance)| !(*is_instance && PROVIDED.contains(&name.as_str())))
         .map(|(name, _)| name.as_str())
         .collect();
-    if let Some(first) = refused.first() {
+    // Whoever made it for another version of the contract is told so, whatever else it imports.
+    let other_version = |name: &&&str| name.starts_with(names::PACKAGE) && !name.ends_with(names::VERSION);
+    if let Some(first) = refused.iter().find(other_version).or(refused.first()) {
         let more = match refused.len() - 1 {
             0 => String::new(),
-            more => format!(" (and {more} more: {})", shorten(&refused[1..])),
+            more => {
+                let others: Vec<&str> = refused.iter().filter(|name| *name != first).copied().collect();
+                format!(" (and {more} more: {})", shorten(&others))
+            }
         };
         return Err(refusal(format!("the import \"{first}\"{more}"), import_hint(first)));
     }
@@ -54,9 +59,7 @@ pub(super) fn check(imports: &[(String, bool)], exports: &[(String, bool)]) -> R
     if !exports_instance(exports, LIFECYCLE) {
         let other = exports.iter().find(|(name, _)| name.starts_with(LIFECYCLE_ANY));
         return Err(match other {
-            Some((name, _)) => {
-                refusal(format!("the export \"{name}\""), format!("this host speaks version 0.1.0: export \"{LIFECYCLE}\""))
-            }
+            Some((name, _)) => refusal(format!("the export \"{name}\""), version_hint(name)),
             None => refusal(
                 format!("no export \"{LIFECYCLE}\""),
                 format!("every operator exports it: build the component for world {WORLD} (wit/weir.wit)"),
@@ -86,9 +89,20 @@ fn import_hint(name: &str) -> String {
         return "the host does not provide it for now: keep state in the operator's own memory, which is snapshotted".to_string();
     }
     if name.starts_with(names::PACKAGE) && !name.ends_with(names::VERSION) {
-        return "this host speaks version 0.1.0 of weir:operator: build against its wit/weir.wit".to_string();
+        return version_hint(name);
     }
     format!("the host provides only {}", PROVIDED.join(", "))
+}
+
+/// What to do with a component for another version of the contract.
+fn version_hint(name: &str) -> String {
+    let version = names::VERSION.trim_start_matches('@');
+    if name.ends_with(names::VERSION_BEFORE) {
+        return format!("it was made for contract 0.1, and this host speaks {version}: build again with SDK 0.2");
+    }
+    format!(
+        "this host speaks version {version} of weir:operator: build against its contract (`weir component wit`, wit/weir.wit)"
+    )
 }
 
 fn wasi_hint() -> String {

@@ -36,9 +36,7 @@ pub struct Inspection {
     pub nesting: u32,
     /// True if it exports `portable`: its state can be saved as rows.
     pub is_portable: bool,
-    /// True if it says that it keeps no state: then its instances are never captured.
-    pub is_stateless: bool,
-    /// The kinds of snapshot that can be taken of it; none if it is stateless.
+    /// The kinds of snapshot that can be taken of it, unless it says that it keeps no state.
     pub snapshots: Vec<SnapshotKind>,
     /// Languages and tools that made it, from its producers sections, without repetition.
     pub toolchain: Vec<Tool>,
@@ -63,7 +61,6 @@ pub(super) fn describe(
     outline: Outline,
     tree: &Tree,
     componentized: bool,
-    is_stateless: bool,
 ) -> Inspection {
     let totals = tree.components[0].totals;
     let is_portable = contract::is_portable(&tree.exports);
@@ -82,12 +79,7 @@ pub(super) fn describe(
         functions: outline.functions,
         nesting: outline.nesting,
         is_portable,
-        is_stateless,
-        snapshots: match (is_stateless, is_portable) {
-            (true, _) => Vec::new(),
-            (false, true) => vec![SnapshotKind::Image, SnapshotKind::Portable],
-            (false, false) => vec![SnapshotKind::Image],
-        },
+        snapshots: if is_portable { vec![SnapshotKind::Image, SnapshotKind::Portable] } else { vec![SnapshotKind::Image] },
         toolchain: tree.toolchain.iter().cloned().collect(),
         componentized,
     }

@@ -127,6 +127,6 @@ fn check(bytes: &[u8]) -> Result<CheckedUpload<'_>, IntakeError> {
         return Err(IntakeError::Internal { message: "no component was found".to_string() });
     }
     contract::check(&tree.imports, &tree.exports)?;
-    let inspection = inspection::describe(bytes, digest, name, outline, &tree, componentized, name::says_stateless(bytes)?);
+    let inspection = inspection::describe(bytes, digest, name, outline, &tree, componentized);
     Ok(CheckedUpload { digest, component, tree, inspection })
 }

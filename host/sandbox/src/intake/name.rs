@@ -1,16 +1,9 @@
-//! What a component says of itself: its name and version in the custom section `weir:component`, and in `weir:state` that it
-//! keeps no state, if it says so.
+//! Name and version of a component, in the custom section `weir:component`.
 
 use super::IntakeError;
-use super::sections::{self, CUSTOM, HEADER_BYTES, component};
+use super::sections::{self, CUSTOM, HEADER_BYTES};
 
 const SECTION: &[u8] = b"weir:component";
-
-/// Where a binary's header says whether it is a module (0) or a component.
-const LAYER: usize = 6;
-const COMPONENT_LAYER: u8 = 1;
-
-const STATE_SECTION: &[u8] = b"weir:state";
 
 /// Longest name, and longest version.
 const PART_BYTES_MAX: usize = 64;
@@ -32,44 +25,6 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<String>, IntakeError> {
         return Ok(Some(format!("{name}@{version}")));
     }
     Ok(None)
-}
-
-/// Whether `bytes`, or the core module of an operator in them, say that nothing an instance remembers from one call to the next matters, so that it
-/// need not be captured. Where components with code are nested only the outermost may say so: a part does not speak for the whole.
-/// (Exported interfaces with types are nested components without code.)
-pub(super) fn says_stateless(bytes: &[u8]) -> Result<bool, IntakeError> {
-    let is_plain = bytes.get(LAYER) == Some(&COMPONENT_LAYER) && {
-        let mut nested = sections::sections(bytes).flatten().filter(|(kind, _)| *kind == component::COMPONENT);
-        nested.all(|(_, payload)| !holds_code(payload))
-    };
-    for section in sections::sections(bytes) {
-        let (kind, payload) = section?;
-        if is_plain && kind == component::MODULE && says_stateless(payload)? {
-            return Ok(true);
-        }
-        let custom = sections::custom(payload).filter(|(name, _)| kind == CUSTOM && *name == STATE_SECTION);
-        match custom {
-            None => {}
-            Some((_, b"none")) => return Ok(true),
-            Some(_) => {
-                return Err(IntakeError::Refused {
-                    construct: "a section `weir:state` that does not hold `none`".to_string(),
-                    location: "the component".to_string(),
-                    hint: "build it with the SDK of this version of weir".to_string(),
-                });
-            }
-        }
-    }
-    Ok(false)
-}
-
-/// Whether a component has a core module, at any depth.
-fn holds_code(component: &[u8]) -> bool {
-    sections::sections(component).flatten().any(|(kind, payload)| match kind {
-        component::MODULE => true,
-        component::COMPONENT => holds_code(payload),
-        _ => false,
-    })
 }
 
 /// `bytes` with the name and version in place of those it carries, if any.

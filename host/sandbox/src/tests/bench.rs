@@ -29,7 +29,7 @@ fn bench_calls_instances_and_captures() {
         println!("  advance: {call:.0} ns a call");
         let call = nanos_per(100_000, || (0..100_000).for_each(|_| drop(run(&mut instance, op::POKE, &empty))));
         println!("  process, no rows: {call:.0} ns a call");
-        for count in [64, 256, 1024] {
+        for count in [16, 64, 256, 1024] {
             let mut batch = Batch::default();
             (0..count).for_each(|n| batch.push(n * 8 + 0x30000, b"01234567", &n.to_le_bytes()));
             let calls = 200_000 / count as u64;
@@ -86,16 +86,17 @@ fn bench_component() {
     let config = std::env::var("WEIR_BENCH_CONFIG").unwrap_or_else(|_| "{}".to_string());
     for epoch_interruption in [true, false] {
         let sandbox = Sandbox::new(SandboxOptions { epoch_interruption, ..SandboxOptions::default() }).unwrap();
-        let component = sandbox.take_in(&std::fs::read(&path).unwrap()).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let (component, description) = (sandbox.take_in(&bytes).unwrap(), sandbox.describe(&bytes).unwrap());
         let events = Arc::new(Events::default());
-        let template = Template::open(&component, &context(&config), &InstanceLimits::default(), events).unwrap();
+        let template = Template::open(&component, &description, &context(&config), &InstanceLimits::default(), events).unwrap();
         let mut instance = Instance::new(&template).unwrap();
         println!(
             "epochs {epoch_interruption}, {} bytes of memory, template image {} bytes",
             instance.memory_bytes(),
             template.encode().len()
         );
-        for count in [64, 256, 1024] {
+        for count in [16, 64, 256, 1024] {
             let mut numbers = Numbers(1);
             let batches: Vec<Batch> = (0..64)
                 .map(|_| {

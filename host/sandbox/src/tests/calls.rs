@@ -51,7 +51,7 @@ fn rejections_name_rows_of_the_call_and_nothing_else() {
 #[test]
 fn a_refusal_to_open_names_the_operator_and_its_reason() {
     let events = Arc::new(Events::default());
-    let error = Template::open(&HASH.1, &context("fail"), &InstanceLimits::default(), events).err().unwrap();
+    let error = Template::open(&HASH.1, &described(), &context("fail"), &InstanceLimits::default(), events).err().unwrap();
     assert!(matches!(&error, SandboxError::Open { operator, reason } if operator == "op" && reason == "fail"), "{error}");
 }
 
@@ -91,7 +91,7 @@ fn a_template_survives_encoding_and_serves_captures_of_the_first() {
         let mut instance = Instance::new(&template).unwrap();
         step(&mut instance, &[4, 5, 6]);
         let image = capture(&mut instance, 1);
-        let again = Template::decode(component, &template.encode(), &limits, Arc::new(Events::default())).unwrap();
+        let again = Template::decode(component, &described(), &template.encode(), &limits, Arc::new(Events::default())).unwrap();
         assert_eq!(again.encode(), template.encode());
         assert_eq!(step(&mut restore(&again, &[image]), &[7]), step(&mut instance, &[7]));
     }

@@ -4,12 +4,15 @@
 ;; machine writes, 1 MiB.. arguments of the current call. The machine's state is in a global ($acc), so that a restore that
 ;; forgets globals shows.
 (module
-  (import "weir:operator/output@0.1.0" "emit" (func $emit (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))
-  (import "weir:operator/log@0.1.0" "write" (func $log (param i32 i32 i32)))
-  (import "weir:operator/metrics@0.1.0" "add" (func $add (param i32 i32 i64)))
-  (import "weir:operator/state-writer@0.1.0" "write" (func $write (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))
+  (import "weir:operator/output@0.2.0" "emit" (func $emit (param i32 i32 i32 i32 i32)))
+  (import "weir:operator/log@0.2.0" "write" (func $log (param i32 i32 i32)))
+  (import "weir:operator/metrics@0.2.0" "add" (func $add (param i32 i32 i64)))
+  (import "weir:operator/state-writer@0.2.0" "write" (func $write (param i32 i32 i32 i32)))
   (memory (export "memory") 32)
   (data (i32.const 1024) "a line of the log")
+  (data (i32.const 2048) "\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07\07")
+  ;; Never called: what it is, the test says.
+  (func (export "weir:operator/lifecycle@0.2.0#describe") (result i32) unreachable)
   (global $acc (mut i64) (i64.const 1))
   (global $depth (mut i32) (i32.const 0))
 
@@ -53,7 +56,7 @@
         (i64.mul (i64.rotl (global.get $acc) (i64.const 7)) (i64.const 6364136223846793005))
         (i64.add (i64.load (local.get $at)) (i64.extend_i32_u (memory.size))))))
 
-  (func (export "weir:operator/lifecycle@0.1.0#open")
+  (func (export "weir:operator/lifecycle@0.2.0#open")
     (param $job i32) (param $job_n i32) (param $op i32) (param $op_n i32) (param $c i32) (param $c_n i32) (param $config i32) (param $config_n i32)
     (result i32)
     ;; `fail` as the configuration is refused.
@@ -62,14 +65,23 @@
         (then (return (call $failed (local.get $config) (i32.const 4)))))))
     (memory.fill (i32.const 0x20000) (i32.const 7) (i32.const 0x4000))
     (global.set $acc (i64.const 0x123456789abcdef))
-    (call $ok))
+    ;; The rows of all 24 inputs.
+    (i32.store (i32.const 8) (i32.const 0x100000))
+    (i32.store (i32.const 64) (i32.const 0))
+    (i32.store (i32.const 68) (i32.const 2048))
+    (i32.store (i32.const 72) (i32.const 24))
+    (i32.const 64))
 
-  (func (export "weir:operator/lifecycle@0.1.0#process")
-    (param $input i32) (param $ts i32) (param $rows i32)
-    (param $ke i32) (param $ke_n i32) (param $kb i32) (param $kb_n i32)
-    (param $ve i32) (param $ve_n i32) (param $vb i32) (param $vb_n i32)
+  (func (export "weir:operator/lifecycle@0.2.0#process")
+    (param $input i32) (param $rows i32) (param $has i32) (param $ts i32) (param $data_n i32)
     (result i32)
-    (local $i i32)
+    (local $i i32) (local $vb i32)
+    ;; Values lie behind times, ends of keys and of values, and keys.
+    (if (local.get $rows) (then
+      (local.set $vb
+        (i32.add
+          (i32.add (local.get $ts) (i32.shl (local.get $rows) (i32.const 4)))
+          (i32.load (i32.sub (i32.add (local.get $ts) (i32.mul (local.get $rows) (i32.const 12))) (i32.const 4)))))))
     (block $default
     (block $wrong (block $name (block $text (block $amplify (block $step (block $fill (block $metrics (block $reject (block $fail (block $unreachable (block $echo (block $uneven
     (block $huge_emit (block $huge_list (block $huge_string (block $logs (block $flood (block $recurse (block $loop (block $grow (block $poke
@@ -94,8 +106,7 @@
       (return (call $recurse (i32.const 0)))
     ) ;; 4 emit for ever
       (loop $ever
-        (call $emit (i32.const 0) (local.get $ts) (local.get $rows) (local.get $ke) (local.get $ke_n) (local.get $kb) (local.get $kb_n)
-          (local.get $ve) (local.get $ve_n) (local.get $vb) (local.get $vb_n))
+        (call $emit (i32.const 0) (local.get $rows) (local.get $has) (local.get $ts) (local.get $data_n))
         (br $ever))
       unreachable
     ) ;; 5 log 100,000 lines
@@ -112,22 +123,18 @@
       (i32.store (i32.const 72) (i32.const 0x7fffffff))
       (return (i32.const 64))
     ) ;; 8 emit columns longer than memory
-      (call $emit (i32.const 0) (i32.const 0) (i32.const 0x1fffffff) (i32.const 0) (i32.const 0x3fffffff) (i32.const 0) (i32.const -1)
-        (i32.const 0) (i32.const 0x3fffffff) (i32.const 0) (i32.const -1))
+      (call $emit (i32.const 0) (i32.const 0x1fffffff) (i32.const 7) (i32.const 0) (i32.const -1))
       unreachable
     ) ;; 9 emit columns that do not agree
-      (call $emit (i32.const 0) (local.get $ts) (local.get $rows) (local.get $ke) (i32.const 0) (local.get $kb) (local.get $kb_n)
-        (local.get $ve) (local.get $ve_n) (local.get $vb) (local.get $vb_n))
+      (call $emit (i32.const 0) (i32.add (local.get $rows) (i32.const 1)) (local.get $has) (local.get $ts) (local.get $data_n))
       unreachable
     ) ;; 10 echo on port 3
-      (call $emit (i32.const 3) (local.get $ts) (local.get $rows) (local.get $ke) (local.get $ke_n) (local.get $kb) (local.get $kb_n)
-        (local.get $ve) (local.get $ve_n) (local.get $vb) (local.get $vb_n))
+      (call $emit (i32.const 3) (local.get $rows) (local.get $has) (local.get $ts) (local.get $data_n))
       (return (call $ok))
     ) ;; 11
       unreachable
     ) ;; 12 echo, then fail
-      (call $emit (i32.const 0) (local.get $ts) (local.get $rows) (local.get $ke) (local.get $ke_n) (local.get $kb) (local.get $kb_n)
-        (local.get $ve) (local.get $ve_n) (local.get $vb) (local.get $vb_n))
+      (call $emit (i32.const 0) (local.get $rows) (local.get $has) (local.get $ts) (local.get $data_n))
       (return (call $failed (i32.const 1024) (i32.const 6)))
     ) ;; 13 reject the row whose index is the first timestamp
       (i64.store (i32.const 80) (i64.load (local.get $ts)))
@@ -160,11 +167,11 @@
           (if (i64.eqz (i64.and (global.get $acc) (i64.const 0x1ff))) (then (drop (memory.grow (i32.const 1)))))
           (local.set $i (i32.add (local.get $i) (i32.const 1)))
           (br $more))))
+      ;; Time and value.
       (i64.store (i32.const 128) (global.get $acc))
-      (i32.store (i32.const 136) (i32.const 0))
-      (i32.store (i32.const 140) (i32.const 8))
-      (call $emit (i32.const 0) (i32.const 128) (i32.const 1) (i32.const 136) (i32.const 1) (i32.const 128) (i32.const 0)
-        (i32.const 140) (i32.const 1) (i32.const 128) (i32.const 8))
+      (i32.store (i32.const 136) (i32.const 8))
+      (i64.store (i32.const 140) (global.get $acc))
+      (call $emit (i32.const 0) (i32.const 1) (i32.const 5) (i32.const 128) (i32.const 20))
       (return (call $ok))
     ) ;; 17 reject 1,000 times for the same reason of 1 MiB
       (loop $more
@@ -186,8 +193,7 @@
       (call $add (i32.const 0x20000) (i32.wrap_i64 (i64.load (local.get $ts))) (i64.const 1))
       (return (call $ok))
     ) ;; 20 echo, then reject the row whose index is the first timestamp
-      (call $emit (i32.const 0) (local.get $ts) (local.get $rows) (local.get $ke) (local.get $ke_n) (local.get $kb) (local.get $kb_n)
-        (local.get $ve) (local.get $ve_n) (local.get $vb) (local.get $vb_n))
+      (call $emit (i32.const 0) (local.get $rows) (local.get $has) (local.get $ts) (local.get $data_n))
       (i64.store (i32.const 80) (i64.load (local.get $ts)))
       (i64.store (i32.const 84) (i64.const 1024))
       (i32.store (i32.const 64) (i32.const 0))
@@ -197,22 +203,19 @@
     )
     (unreachable))
 
-  (func (export "weir:operator/lifecycle@0.1.0#advance") (param i64) (result i32) (call $ok))
-  (func (export "weir:operator/lifecycle@0.1.0#finish") (result i32) (call $ok))
+  (func (export "weir:operator/lifecycle@0.2.0#advance") (param i64) (result i32) (call $ok))
+  (func (export "weir:operator/lifecycle@0.2.0#finish") (result i32) (call $ok))
 
-  (func (export "weir:operator/portable@0.1.0#save") (result i32)
-    (i64.store (i32.const 128) (global.get $acc))
-    (i32.store (i32.const 136) (i32.const 0))
-    (i32.store (i32.const 140) (i32.const 8))
-    (call $write (i32.const 128) (i32.const 1) (i32.const 136) (i32.const 1) (i32.const 128) (i32.const 0)
-        (i32.const 140) (i32.const 1) (i32.const 128) (i32.const 8))
+  (func (export "weir:operator/portable@0.2.0#save") (result i32)
+    ;; Key and value.
+    (i32.store (i32.const 128) (i32.const 0))
+    (i32.store (i32.const 132) (i32.const 8))
+    (i64.store (i32.const 136) (global.get $acc))
+    (call $write (i32.const 1) (i32.const 6) (i32.const 128) (i32.const 16))
     (call $ok))
-  (func (export "weir:operator/portable@0.1.0#load")
-    (param $ts i32) (param $rows i32)
-    (param $ke i32) (param $ke_n i32) (param $kb i32) (param $kb_n i32)
-    (param $ve i32) (param $ve_n i32) (param $vb i32) (param $vb_n i32)
-    (param $by i32) (param $by_n i32)
+  (func (export "weir:operator/portable@0.2.0#load")
+    (param $rows i32) (param $has i32) (param $data i32) (param $data_n i32) (param $by i32) (param $by_n i32)
     (result i32)
-    (global.set $acc (i64.load (local.get $vb)))
+    (global.set $acc (i64.load offset=8 (local.get $data)))
     (call $ok))
 )

@@ -8,7 +8,7 @@ use crate::{CallError, Trap, TrapKind};
 /// A template with tight limits, and what it reports.
 fn tight_template() -> (Template, Arc<Events>) {
     let events = Arc::new(Events::default());
-    (Template::open(&HASH.1, &context("{}"), &tight(), events.clone()).unwrap(), events)
+    (Template::open(&HASH.1, &described(), &context("{}"), &tight(), events.clone()).unwrap(), events)
 }
 
 fn trap(instance: &mut Instance, op: u32, batch: &Batch) -> Trap {
@@ -198,7 +198,7 @@ fn s98_log_lines_that_are_dropped_are_not_looked_at() {
 fn s98_texts_beyond_what_a_call_may_hand_over_are_refused() {
     let events = Arc::new(Events::default());
     let roomy = InstanceLimits { memory_bytes: 256 << 20, ..tight() };
-    let template = Template::open(&HASH.1, &context("{}"), &roomy, events).unwrap();
+    let template = Template::open(&HASH.1, &described(), &context("{}"), &roomy, events).unwrap();
     for op in [op::TEXT, op::NAME] {
         let mut instance = Instance::new(&template).unwrap();
         grow(&mut instance, 3_000);
@@ -237,12 +237,12 @@ fn s70_one_text_returned_a_thousand_times_is_refused() {
 #[test]
 fn s70_columns_that_do_not_agree_are_refused() {
     let trap = traps(op::UNEVEN, &rows(&[(1, 1)]), TrapKind::Contract);
-    assert!(trap.message.contains("1 timestamps, 0 keys, 1 values"), "{trap}");
+    assert!(trap.message.contains("the columns do not agree: where values end take 8 bytes, and 0 are left"), "{trap}");
 }
 
 #[test]
 fn s70_start_up_beyond_the_memory_limit_is_refused() {
     let limits = InstanceLimits { memory_bytes: 1 << 20, ..tight() };
-    let error = Template::open(&HASH.1, &context("{}"), &limits, Arc::new(Events::default())).err().unwrap();
+    let error = Template::open(&HASH.1, &described(), &context("{}"), &limits, Arc::new(Events::default())).err().unwrap();
     assert!(error.to_string().contains("memory"), "{error}");
 }

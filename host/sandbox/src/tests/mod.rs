@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod bench;
+mod boundary;
 mod calls;
+mod describe;
+mod describing;
 mod hostile;
 mod restore;
 mod shares;
@@ -12,7 +15,7 @@ mod twins;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use weir_model::{Batch, CheckpointId};
+use weir_model::{Batch, CheckpointId, Description, InputPort, OutputPort};
 
 use crate::{
     Component, EmittedRows, HostEvents, Instance, InstanceLimits, LogLevel, OperatorContext, Sandbox, SandboxOptions, Template,
@@ -21,10 +24,13 @@ use crate::{
 
 const CONTRACT: &str = include_str!("../../../../wit/weir.wit");
 const WORLD: &str = "package weir:test;
+world plain {
+  include weir:operator/operator@0.2.0;
+}
 world portable {
-  include weir:operator/operator@0.1.0;
-  import weir:operator/state-writer@0.1.0;
-  export weir:operator/portable@0.1.0;
+  include weir:operator/operator@0.2.0;
+  import weir:operator/state-writer@0.2.0;
+  export weir:operator/portable@0.2.0;
 }";
 
 /// What `process` of the guest does for each input.
@@ -54,10 +60,15 @@ mod op {
 
 /// A component from a core module in text form.
 fn component(module: &str) -> Vec<u8> {
+    component_of(module, "portable")
+}
+
+/// A component of one of the worlds.
+fn component_of(module: &str, world: &str) -> Vec<u8> {
     let mut resolve = wit_parser::Resolve::default();
     resolve.push_source("weir.wit", CONTRACT).unwrap();
     let package = resolve.push_source("test.wit", WORLD).unwrap();
-    let world = resolve.select_world(&[package], Some("portable")).unwrap();
+    let world = resolve.select_world(&[package], Some(world)).unwrap();
     let mut module = wat::parse_str(module).unwrap();
     wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
     wit_component::ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
@@ -105,8 +116,27 @@ fn context(config: &str) -> OperatorContext {
     OperatorContext { job: text("job"), operator: text("op"), component: text("guest@1"), config: text(config) }
 }
 
+/// What the guests of these tests are. `guest.wat` does something else for each input, and has more of them than a component can describe.
+fn described() -> Description {
+    let input = |number| InputPort { name: format!("in{number}"), doc: String::new() };
+    let output = |number| OutputPort { name: format!("out{number}"), doc: String::new(), keeps_key: false };
+    Description { inputs: (0..24).map(input).collect(), outputs: (0..4).map(output).collect(), ..Description::plain() }
+}
+
+/// The same with so many inputs.
+fn described_with(inputs: usize) -> Description {
+    let mut description = described();
+    description.inputs.truncate(inputs);
+    description
+}
+
 fn template(component: &Component) -> Template {
-    Template::open(component, &context("{}"), &InstanceLimits::default(), Arc::new(Events::default())).unwrap()
+    template_of(component, 24)
+}
+
+fn template_of(component: &Component, inputs: usize) -> Template {
+    let description = described_with(inputs);
+    Template::open(component, &description, &context("{}"), &InstanceLimits::default(), Arc::new(Events::default())).unwrap()
 }
 
 /// Limits for guests that misbehave.

@@ -9,7 +9,7 @@ const MIB: u64 = 1 << 20;
 /// A template of which all instances may hold so much beside what they share.
 fn shared(component: &Component, total: u64) -> Result<Template, SandboxError> {
     let limits = InstanceLimits { memory_total_bytes: Some(total), ..InstanceLimits::default() };
-    Template::open(component, &context("{}"), &limits, Arc::new(Events::default()))
+    Template::open(component, &described(), &context("{}"), &limits, Arc::new(Events::default()))
 }
 
 /// Pages of 64 KiB that are granted until growing is refused.
@@ -123,8 +123,9 @@ fn s94_all_operators_of_a_process_share_its_bound() {
     grow(&mut other, 100);
     let small = Sandbox::new(SandboxOptions { memory_bytes: Some(MIB), ..SandboxOptions::default() }).unwrap();
     let component = small.take_in(&GUEST).unwrap();
-    let error =
-        Template::open(&component, &context("{}"), &InstanceLimits::default(), Arc::new(Events::default())).err().unwrap();
+    let error = Template::open(&component, &described(), &context("{}"), &InstanceLimits::default(), Arc::new(Events::default()))
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("memory"), "{error}");
 }
 

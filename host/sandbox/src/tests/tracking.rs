@@ -64,7 +64,7 @@ fn s53_a_chain_written_with_one_tracker_restores_with_the_other() {
             instance.checkpoint_completed(CheckpointId(checkpoint));
         }
         let limits = InstanceLimits::default();
-        let other = Template::decode(to, &template.encode(), &limits, Arc::new(Events::default())).unwrap();
+        let other = Template::decode(to, &described(), &template.encode(), &limits, Arc::new(Events::default())).unwrap();
         let mut restored = restore(&other, &chain);
         step(&mut instance, &[9]);
         step(&mut restored, &[9]);

@@ -46,10 +46,11 @@ fn check(instance: &mut Instance) {
 #[test]
 fn s96_two_memories_of_equal_size_are_the_same_ones_in_template_instances_and_images() {
     for component in twins() {
-        let template = template(&component);
+        let template = template_of(&component, 5);
         check(&mut Instance::new(&template).unwrap());
         let limits = InstanceLimits::default();
-        let again = Template::decode(&component, &template.encode(), &limits, Arc::new(Events::default())).unwrap();
+        let again =
+            Template::decode(&component, &described_with(5), &template.encode(), &limits, Arc::new(Events::default())).unwrap();
         check(&mut Instance::new(&again).unwrap());
         let mut instance = Instance::new(&template).unwrap();
         let image = capture(&mut instance, 1);
@@ -60,7 +61,7 @@ fn s96_two_memories_of_equal_size_are_the_same_ones_in_template_instances_and_im
 #[test]
 fn s96_what_is_written_to_one_memory_is_captured_and_restored_there() {
     for component in twins() {
-        let template = template(&component);
+        let template = template_of(&component, 5);
         let mut instance = Instance::new(&template).unwrap();
         call(&mut instance, op::POKE_LEFT, 0x8000, 1);
         call(&mut instance, op::POKE_RIGHT, 0x9000, 2);
@@ -76,7 +77,7 @@ fn s96_what_is_written_to_one_memory_is_captured_and_restored_there() {
 #[test]
 fn s96_memories_that_grow_apart_are_merged_and_restored_apart() {
     for component in twins() {
-        let template = template(&component);
+        let template = template_of(&component, 5);
         let mut numbers = Numbers(96);
         let mut steady = Instance::new(&template).unwrap();
         let mut interrupted = Instance::new(&template).unwrap();

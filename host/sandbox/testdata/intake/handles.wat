@@ -24,4 +24,4 @@
     (func (export "keep") (canon lift (core func $i "keep"))))
   (instance $keeper (instantiate $keeper (with "maker" (instance $maker))))
   (instance $lifecycle)
-  (export "weir:operator/lifecycle@0.1.0" (instance $lifecycle)))
+  (export "weir:operator/lifecycle@0.2.0" (instance $lifecycle)))

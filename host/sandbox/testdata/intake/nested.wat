@@ -2,7 +2,7 @@
 ;; instantiated twice; an imported function handed down; functions handed up.
 (component
   (type $random (func (result u64)))
-  (import "weir:operator/ambient@0.1.0" (instance $ambient
+  (import "weir:operator/ambient@0.2.0" (instance $ambient
     (export "random" (func (result u64)))))
   (alias export $ambient "random" (func $random))
   (core module $counter
@@ -44,4 +44,4 @@
   (export "call-left" (func $outer "call-left"))
   (export "call-right" (func $outer "call-right"))
   (instance $lifecycle)
-  (export "weir:operator/lifecycle@0.1.0" (instance $lifecycle)))
+  (export "weir:operator/lifecycle@0.2.0" (instance $lifecycle)))

@@ -41,4 +41,4 @@
   (func (export "peek") (param "at" u32) (result u64) (canon lift (core func $i "peek")))
   (func (export "poke") (param "at" u32) (param "value" u64) (canon lift (core func $i "poke")))
   (instance $lifecycle)
-  (export "weir:operator/lifecycle@0.1.0" (instance $lifecycle)))
+  (export "weir:operator/lifecycle@0.2.0" (instance $lifecycle)))

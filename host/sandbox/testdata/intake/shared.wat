@@ -13,4 +13,4 @@
   (core instance $user (instantiate $user (with "env" (instance $renamed))))
   (func (export "push") (result u32) (canon lift (core func $user "push")))
   (instance $lifecycle)
-  (export "weir:operator/lifecycle@0.1.0" (instance $lifecycle)))
+  (export "weir:operator/lifecycle@0.2.0" (instance $lifecycle)))

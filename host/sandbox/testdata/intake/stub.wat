@@ -32,4 +32,4 @@
   (func (export "count") (result u32) (canon lift (core func $c "count")))
   (func (export "make") (canon lift (core func $c "make")))
   (instance $lifecycle)
-  (export "weir:operator/lifecycle@0.1.0" (instance $lifecycle)))
+  (export "weir:operator/lifecycle@0.2.0" (instance $lifecycle)))

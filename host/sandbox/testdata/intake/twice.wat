@@ -13,4 +13,4 @@
   (func (export "bump-first") (result u32) (canon lift (core func $first "bump")))
   (func (export "bump-second") (result u32) (canon lift (core func $second "bump")))
   (instance $lifecycle)
-  (export "weir:operator/lifecycle@0.1.0" (instance $lifecycle)))
+  (export "weir:operator/lifecycle@0.2.0" (instance $lifecycle)))

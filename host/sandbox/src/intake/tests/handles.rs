@@ -9,7 +9,7 @@ fn given(fields: &str, module: &str) -> String {
     format!(
         "(component (type $r (resource (rep i32))) (core func $new (canon resource.new $r)) {fields}
            (core module $m {module}) (core instance $i (instantiate $m (with \"h\" (instance (export \"new\" (func $new))))))
-           (instance $lifecycle) (export \"weir:operator/lifecycle@0.1.0\" (instance $lifecycle)))"
+           (instance $lifecycle) (export \"weir:operator/lifecycle@0.2.0\" (instance $lifecycle)))"
     )
 }
 
@@ -71,7 +71,7 @@ fn s90_a_maker_of_handles_is_followed_through_bundles_and_aliases() {
 
 #[test]
 fn s90_resources_that_are_no_part_of_a_stub_are_refused_though_nobody_uses_them() {
-    let lifecycle = "(instance $lifecycle) (export \"weir:operator/lifecycle@0.1.0\" (instance $lifecycle))";
+    let lifecycle = "(instance $lifecycle) (export \"weir:operator/lifecycle@0.2.0\" (instance $lifecycle))";
     for (fields, expected) in [
         ("(type (resource (rep i32)))", "a resource type in the component"),
         (

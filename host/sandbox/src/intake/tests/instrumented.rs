@@ -156,13 +156,13 @@ fn a_component_is_described_by_what_one_instance_of_it_holds() {
     assert_eq!(one.memories, [MemoryInfo { initial_pages: 1, maximum_pages: None }]);
     assert_eq!((one.mutable_globals_defined, one.mutable_globals_captured), (6, 5));
     assert_eq!((one.core_modules, one.core_instances, one.functions, one.nesting), (1, 1, 5, 1));
-    assert_eq!(one.exports, ["weir:operator/lifecycle@0.1.0", "step", "copy-active", "peek", "poke"]);
+    assert_eq!(one.exports, ["weir:operator/lifecycle@0.2.0", "step", "copy-active", "peek", "poke"]);
     assert!(!one.is_portable && !one.componentized && one.imports.is_empty() && one.name.is_none());
 
     let nested = inspect(&fixture!("nested")).unwrap();
     assert_eq!((nested.core_modules, nested.core_instances, nested.nesting), (2, 6, 3));
     assert_eq!((nested.mutable_globals_defined, nested.mutable_globals_captured), (8, 8));
-    assert_eq!(nested.imports, ["weir:operator/ambient@0.1.0"]);
+    assert_eq!(nested.imports, ["weir:operator/ambient@0.2.0"]);
     let json = serde_json::to_value(&nested).unwrap();
     assert_eq!(json["snapshots"], serde_json::json!(["image"]));
 }

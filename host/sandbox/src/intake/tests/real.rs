@@ -48,7 +48,7 @@ fn a_core_module_from_rustc_becomes_an_instrumented_component() {
     let inspection = &prepared.inspection;
     assert!(inspection.componentized && inspection.is_portable);
     assert_eq!(inspection.snapshots, [SnapshotKind::Image, SnapshotKind::Portable]);
-    assert!(inspection.exports.contains(&"weir:operator/lifecycle@0.1.0".to_string()), "{:?}", inspection.exports);
+    assert!(inspection.exports.contains(&"weir:operator/lifecycle@0.2.0".to_string()), "{:?}", inspection.exports);
     assert_eq!(inspection.memories.len(), 1);
     assert_eq!(inspection.toolchain.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["wit-component"]);
     // rustc's only mutable global is the stack pointer.

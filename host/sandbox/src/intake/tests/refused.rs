@@ -17,7 +17,7 @@ fn assert_refused(text: &str, expected: &[&str]) {
     }
 }
 
-const LIFECYCLE: &str = r#"(instance $lifecycle) (export "weir:operator/lifecycle@0.1.0" (instance $lifecycle))"#;
+const LIFECYCLE: &str = r#"(instance $lifecycle) (export "weir:operator/lifecycle@0.2.0" (instance $lifecycle))"#;
 
 /// An operator whose only module has the given fields.
 fn operator(module: &str) -> String {
@@ -132,17 +132,26 @@ fn code_instantiated_under_a_type_that_hides_its_globals_is_refused() {
 fn imports_outside_the_contract_are_refused_by_name() {
     let with = |name: &str| format!("(component (import \"{name}\" (instance)) {LIFECYCLE})");
     for name in ["types", "output", "log", "metrics", "ambient", "state-writer"] {
-        let bytes = wat::parse_str(with(&format!("weir:operator/{name}@0.1.0"))).unwrap();
+        let bytes = wat::parse_str(with(&format!("weir:operator/{name}@0.2.0"))).unwrap();
         assert!(prepare(&bytes).is_ok(), "{name} is part of the contract");
     }
     for name in ["store", "timers"] {
-        let name = format!("weir:operator/{name}@0.1.0");
+        let name = format!("weir:operator/{name}@0.2.0");
         assert_refused(&with(&name), &[&format!("the import \"{name}\" in the component"), "for now"]);
     }
-    assert_refused(&with("weir:operator/output@0.2.0"), &["weir:operator/output@0.2.0", "speaks version 0.1.0"]);
-    assert_refused(&with("acme:db/query"), &["the import \"acme:db/query\"", "the host provides only weir:operator/types@0.1.0"]);
+    assert_refused(&with("weir:operator/output@0.3.0"), &["weir:operator/output@0.3.0", "speaks version 0.2.0"]);
+    assert_refused(&with("acme:db/query"), &["the import \"acme:db/query\"", "the host provides only weir:operator/types@0.2.0"]);
     let function = format!("(component (import \"print\" (func)) {LIFECYCLE})");
     assert_refused(&function, &["the import \"print\""]);
+}
+
+#[test]
+fn a_component_of_contract_0_1_is_told_what_to_do_whatever_else_it_imports() {
+    let imports = "(import \"acme:db/query\" (instance)) (import \"weir:operator/output@0.1.0\" (instance))";
+    let exports = "(instance $i) (export \"weir:operator/lifecycle@0.1.0\" (instance $i))";
+    for text in [format!("(component {imports} {exports})"), format!("(component {exports})")] {
+        assert_refused(&text, &["@0.1.0\"", "this host speaks 0.2.0: build again with SDK 0.2"]);
+    }
 }
 
 #[test]
@@ -160,11 +169,11 @@ fn wasi_imports_are_refused_with_what_to_do_about_them() {
 
 #[test]
 fn a_component_that_is_no_operator_is_refused() {
-    assert_refused("(component)", &["no export \"weir:operator/lifecycle@0.1.0\"", "weir:operator/operator@0.1.0"]);
+    assert_refused("(component)", &["no export \"weir:operator/lifecycle@0.2.0\"", "weir:operator/operator@0.2.0"]);
     let other = "(component (instance $i) (export \"weir:operator/lifecycle@0.9.0\" (instance $i)))";
-    assert_refused(other, &["the export \"weir:operator/lifecycle@0.9.0\"", "export \"weir:operator/lifecycle@0.1.0\""]);
-    let timed = format!("(component {LIFECYCLE} (export \"weir:operator/timed@0.1.0\" (instance $lifecycle)))");
-    assert_refused(&timed, &["the export \"weir:operator/timed@0.1.0\"", "for now"]);
+    assert_refused(other, &["the export \"weir:operator/lifecycle@0.9.0\"", "this host speaks version 0.2.0"]);
+    let timed = format!("(component {LIFECYCLE} (export \"weir:operator/timed@0.2.0\" (instance $lifecycle)))");
+    assert_refused(&timed, &["the export \"weir:operator/timed@0.2.0\"", "for now"]);
 }
 
 #[test]
@@ -181,8 +190,8 @@ fn a_core_module_is_told_how_to_become_a_component() {
     let preview1 = with("(import \"wasi_snapshot_preview1\" \"fd_write\" (func))");
     assert_refused(&preview1, &["the import \"wasi_snapshot_preview1\"", "wasm32-unknown-unknown"]);
     assert_refused(&with("(import \"env\" \"printf\" (func))"), &["the import \"env\"", "not linked in"]);
-    assert_refused(&with(""), &["no export \"weir:operator/lifecycle@0.1.0\""]);
-    let unlike = with("(func (export \"weir:operator/lifecycle@0.1.0#finish\"))");
+    assert_refused(&with(""), &["no export \"weir:operator/lifecycle@0.2.0\""]);
+    let unlike = with("(func (export \"weir:operator/lifecycle@0.2.0#finish\"))");
     assert_refused(&unlike, &["could not be made a component", "build it again with bindings for this host's wit/weir.wit"]);
 }
 

@@ -21,36 +21,6 @@ fn a_core_module_can_be_stamped_too() {
 }
 
 #[test]
-fn a_component_may_say_that_it_keeps_no_state_itself_or_in_its_only_module() {
-    let with = |bytes: &[u8], content: &[u8]| {
-        let mut payload = Vec::new();
-        wasm_encoder::Encode::encode("weir:state", &mut payload);
-        payload.extend_from_slice(content);
-        let mut bytes = bytes.to_vec();
-        crate::intake::sections::push(&mut bytes, crate::intake::sections::CUSTOM, &payload);
-        bytes
-    };
-    let component = fixture!("one-level");
-    assert!(!inspect(&component).unwrap().is_stateless);
-    let stateless = inspect(&with(&component, b"none")).unwrap();
-    assert!(stateless.is_stateless && stateless.snapshots.is_empty());
-    assert!(inspect(&with(&component, b"some")).unwrap_err().to_string().contains("weir:state"));
-
-    let module = with(b"\0asm\x01\0\0\0", b"none");
-    let mut holder = component.clone();
-    crate::intake::sections::push(&mut holder, crate::intake::sections::component::MODULE, &module);
-    assert!(inspect(&holder).unwrap().is_stateless);
-    let nested = |module: &[u8]| {
-        let mut inner = b"\0asm\x0d\0\x01\0".to_vec();
-        crate::intake::sections::push(&mut inner, crate::intake::sections::component::MODULE, module);
-        let mut outer = holder.clone();
-        crate::intake::sections::push(&mut outer, crate::intake::sections::component::COMPONENT, &inner);
-        outer
-    };
-    assert!(!inspect(&nested(&module)).unwrap().is_stateless, "a part does not speak for the whole");
-}
-
-#[test]
 fn names_that_no_job_file_could_hold_are_refused() {
     let bytes = fixture!("one-level");
     let long = "n".repeat(65);
