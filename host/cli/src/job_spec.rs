@@ -37,16 +37,16 @@ pub(crate) fn in_store(
     store: &ComponentStore,
     global: &Global,
 ) -> impl Fn(&ComponentRef, &Path) -> Result<FoundComponent, Failure> {
-    move |component, folder| described(store, store::resolve(store, component, folder)?, global)
+    move |component, folder| described(store::resolve(store, component, folder)?, global)
 }
 
 /// A component of this machine with what it says of itself.
 ///
 /// # Errors
 /// If it is none, or does not say it.
-pub(crate) fn described(store: &ComponentStore, found: ResolvedComponent, global: &Global) -> Result<FoundComponent, Failure> {
+pub(crate) fn described(found: ResolvedComponent, global: &Global) -> Result<FoundComponent, Failure> {
     let ResolvedComponent { bytes, digest, name } = found;
-    let description = describe::describe(store, &bytes, digest, &name, global)?;
+    let description = describe::describe(&bytes, &name, global)?;
     Ok(FoundComponent { digest, name, bytes: Some(bytes), description })
 }
 

@@ -8,8 +8,8 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-use weir_model::{Digest, ErrorNumber};
+use serde_json::{Value, json};
+use weir_model::{Description, Digest, ErrorNumber};
 use weir_plan::ComponentRef;
 use weir_sandbox::{Inspection, Sandbox, SandboxOptions};
 use weir_storage::Pushed;
@@ -17,6 +17,7 @@ use weir_storage::Pushed;
 use crate::client::{Client, ClusterArgs};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
+use crate::sdk::RUST_SDK;
 
 use crate::store::{self, ComponentStore, short};
 use crate::{files, output, sandbox};
@@ -49,10 +50,15 @@ pub(crate) enum Command {
         /// The component
         file: PathBuf,
     },
-    /// Show what a component exports and imports, and what of it is in snapshots
+    /// Show what a component says of itself (inputs, outputs, state, configuration), and what it is made of
     Inspect {
         /// The component
         file: PathBuf,
+    },
+    /// Write out the contract between Weir and its operators, as WIT
+    Wit {
+        /// A folder for weir.wit [default: to standard output]
+        dir: Option<PathBuf>,
     },
     /// Store a component: on the cluster if one is configured, otherwise on this machine
     Push {
@@ -115,9 +121,15 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
         Command::Build { dir, output, profile } => build::execute(&dir, output.as_deref(), &profile, global),
         Command::Check { file } => check(&file, global),
         Command::Inspect { file } => {
-            let inspection = inspect(&files::read(&file, "component")?, &file.display().to_string())?;
-            if global.json { output::print_json(&inspection) } else { output::print(&text::text(&inspection)) }
+            let (bytes, name) = (files::read(&file, "component")?, file.display().to_string());
+            let inspection = inspect(&bytes, &name)?;
+            let description = describe::describe(&bytes, &name, global)?;
+            if global.json {
+                return output::print_json(&with_description(json!(inspection), &description));
+            }
+            output::print(&text::text(&inspection, &description))
         }
+        Command::Wit { dir } => wit(dir.as_deref(), global),
         Command::Push { file, name, version, place } => {
             let component = NamedComponent::of(&file, name, version)?;
             match place.client(global)? {
@@ -151,6 +163,30 @@ pub(crate) fn execute(command: Command, global: &Global) -> anyhow::Result<()> {
 /// What a component is made of, or why Weir does not take it.
 fn inspect(bytes: &[u8], file: &str) -> Result<Inspection, Failure> {
     weir_sandbox::inspect(bytes).map_err(|error| refused(file, &error))
+}
+
+/// What a component is made of with what it says of itself; the schema of its configuration as JSON, not as text.
+fn with_description(mut inspection: Value, description: &Description) -> Value {
+    let mut described = json!(description);
+    if let Ok(schema) = serde_json::from_str(&description.config) {
+        described["config"] = schema;
+    }
+    inspection["description"] = described;
+    inspection
+}
+
+/// Writes the contract into a folder, or prints it.
+fn wit(folder: Option<&Path>, global: &Global) -> anyhow::Result<()> {
+    let (_, text) = RUST_SDK.iter().find(|(path, _)| *path == "wit/weir.wit").unwrap_or(&("", ""));
+    let Some(folder) = folder else { return output::print(text) };
+    let file = folder.join("weir.wit");
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, text));
+    written.map_err(|error| {
+        let message = format!("cannot write the contract {}: {error}", file.display());
+        Failure::new(ErrorNumber::FileInaccessible, Exit::Failed, message)
+    })?;
+    global.note(&format!("wrote {}; `wit-bindgen` and its like make bindings of it for many languages", file.display()));
+    Ok(())
 }
 
 fn refused(file: &str, error: &weir_sandbox::SandboxError) -> Failure {
@@ -244,11 +280,12 @@ fn show(store: &ComponentStore, component: &str, global: &Global) -> anyhow::Res
     let stored = store.get(&name, &version).map_err(Failure::from)?;
     let found = store::resolve(store, &ComponentRef::Named { name, version }, Path::new(""))?;
     let inspection = inspect(&found.bytes, &found.name)?;
+    let description = describe::describe(&found.bytes, &found.name, global)?;
     if global.json {
-        return output::print_json(&json!({ "stored": stored, "inspection": inspection }));
+        return output::print_json(&json!({ "stored": stored, "inspection": with_description(json!(inspection), &description) }));
     }
     let pushed = format!("{}, pushed {}\n", stored.full_name(), output::ago(stored.pushed_at_ms.unwrap_or_default()));
-    output::print(&format!("{pushed}{}", text::text(&inspection)))
+    output::print(&format!("{pushed}{}", text::text(&inspection, &description)))
 }
 
 fn parse_name(component: &str) -> Result<(String, String), Failure> {

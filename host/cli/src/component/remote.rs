@@ -41,7 +41,7 @@ pub(super) fn list(client: &Client, global: &Global) -> anyhow::Result<()> {
     output::print(&output::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>()))
 }
 
-/// What the cluster says of a component. What is in it only its bytes tell, which stay there.
+/// What the cluster says of a component, and what that says of itself. What it is made of only its bytes tell, which stay there.
 pub(super) fn show(client: &Client, name: &str, version: &str, global: &Global) -> anyhow::Result<()> {
     let all = client.components()?;
     let Some(there) = all.iter().find(|there| there.name == name && there.version == version) else {
@@ -55,15 +55,20 @@ pub(super) fn show(client: &Client, name: &str, version: &str, global: &Global) 
         };
         return Err(Failure::new(ErrorNumber::NoSuchComponent, Exit::Usage, message).hint(hint).into());
     };
+    let description = client.description(there.digest)?;
     if global.json {
-        return output::print_json(there);
+        let there = serde_json::json!(there);
+        return output::print_json(
+            &description.map_or(there.clone(), |description| super::with_description(there, &description)),
+        );
     }
     output::print(&format!(
-        "{name}@{version} in the store of the cluster at {}\n  digest  {}\n  size    {}\n  pushed  {}\n",
+        "{name}@{version} in the store of the cluster at {}\ndigest     {}\nsize       {}\npushed     {}\n{}",
         client.address(),
         there.digest,
         output::size(there.size_bytes),
-        output::ago(there.pushed_at_ms)
+        output::ago(there.pushed_at_ms),
+        description.as_ref().map_or_else(String::new, super::text::description)
     ))
 }
 

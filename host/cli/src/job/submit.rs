@@ -123,7 +123,7 @@ fn find(component: &ComponentRef, folder: &Path, places: &Places<'_>) -> Result<
     let Places { there, described, store, global } = places;
     let here = store::resolve(store, component, folder);
     let ComponentRef::Named { name, version } = component else {
-        return job_spec::described(store, here?, global);
+        return job_spec::described(here?, global);
     };
     let cluster = there.iter().find(|other| other.name == *name && other.version == *version);
     match (here, cluster) {
@@ -148,7 +148,7 @@ fn find(component: &ComponentRef, folder: &Path, places: &Places<'_>) -> Result<
             })?;
             Ok(FoundComponent { digest: cluster.digest, name: reference, bytes: None, description })
         }
-        (Ok(here), None) => job_spec::described(store, here, global),
+        (Ok(here), None) => job_spec::described(here, global),
         (Err(missing), None) => Err(Failure { message: format!("{}, nor on the cluster", missing.message), ..missing }),
     }
 }
