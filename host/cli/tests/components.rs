@@ -40,6 +40,15 @@ fn a_component_is_pushed_listed_shown_and_removed() {
 }
 
 #[test]
+fn the_contract_is_written_out() {
+    let world = World::new();
+    let text = world.good(&["component", "wit"]);
+    assert!(text.contains("package weir:operator@0.2.0;") && text.contains("describe: func() -> description"), "{text}");
+    assert_eq!(world.good(&["component", "wit", "a/wit"]), "");
+    assert_eq!(std::fs::read_to_string(world.path("a/wit/weir.wit")).expect("the file"), text);
+}
+
+#[test]
 fn a_version_is_never_given_other_bytes() {
     let world = World::new();
     world.component("one.wasm", 1, Some(("count", "1.0.0")));

@@ -253,6 +253,8 @@ impl NamedComponent {
 }
 
 fn push(store: &ComponentStore, component: &NamedComponent, global: &Global) -> anyhow::Result<()> {
+    // A job that named it could not be planned.
+    describe::describe(&component.bytes, &format!("{}@{}", component.name, component.version), global)?;
     let pushed = store.push(&component.bytes, &component.name, &component.version).map_err(Failure::from)?;
     component.pushed(pushed.digest(), matches!(pushed, Pushed::AlreadyThere(_)), "the store", global)
 }

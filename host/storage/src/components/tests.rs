@@ -46,6 +46,20 @@ fn what_was_pushed_is_found_by_name_with_its_digest() {
 }
 
 #[test]
+fn what_a_component_says_of_itself_is_kept_as_long_as_its_bytes() {
+    let (folder, store) = store();
+    let digest = store.push(b"one", "count", "1.0.0").unwrap().digest();
+    assert_eq!(store.description(digest), None, "nobody has asked it");
+    let said = Description { doc: "Counts.".to_owned(), ..Description::plain() };
+    store.keep_description(digest, &said).unwrap();
+    assert_eq!(store.description(digest), Some(said));
+    fs::write(store.description_file(digest), "{}").unwrap();
+    assert_eq!(store.description(digest), None, "another weir has written it");
+    store.remove("count", "1.0.0", &unneeded).unwrap();
+    assert_eq!(files_below(folder.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn a_digest_is_the_sha_256_of_the_bytes() {
     assert_eq!(digest_of(b"abc").to_string(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weir_model::{Description, Digest};
 use weir_protocol::ComponentPin;
 use weir_protocol::api::{ClusterApi, JobState, JobSubmission, RefusalKind};
 
@@ -50,6 +51,31 @@ fn a_job_whose_component_is_missing_is_refused_and_taken_once_it_is_there() {
     cluster.remove_component(&by(), "parse", "1.0.0").unwrap();
     assert!(cluster.describe_component(digest).unwrap().is_some(), "a job needs its bytes");
     assert_eq!(cluster.inner.components.bytes(digest).unwrap(), b"\0asm1");
+    cluster.leave();
+}
+
+#[test]
+fn a_cluster_goes_by_its_own_word_for_what_a_component_says_of_itself() {
+    let world = World::new();
+    let cluster = world.open();
+    let submission = |digest, description| {
+        let mut submission = with_operator();
+        submission.spec.text = submission.spec.text.replace("input = \"op\"", "input = { from = [\"op\", \"op.late\"] }");
+        let pin = ComponentPin { digest, name: "parse@1.0.0".to_owned(), description };
+        submission.spec.components.insert("parse@1.0.0".to_owned(), pin);
+        submission
+    };
+    let plain = cluster.push_component(&by(), b"\0asm", Some(("parse", "1.0.0"))).unwrap();
+    let late = cluster.push_component(&by(), b"\0asmlate", Some(("parse", "1.0.1"))).unwrap();
+    let described = |digest| cluster.describe_component(digest).unwrap().unwrap();
+    assert_eq!((described(plain), described(late).output("late")), (Description::plain(), Some(1)));
+    assert_eq!(cluster.describe_component(Digest([0; 32])).unwrap(), None);
+    let refusal = cluster.submit(&by(), submission(plain, described(late))).unwrap_err();
+    assert_eq!((refusal.kind, refusal.code.as_str()), (RefusalKind::Invalid, "E0004"), "the submitter says otherwise");
+    assert!(refusal.message.contains("operator `op` has no output `late`"), "{}", refusal.message);
+    // What an earlier weir has kept: bytes, and nobody has asked them.
+    std::fs::remove_dir_all(world.folder.path().join("data/components/descriptions")).unwrap();
+    cluster.submit(&by(), submission(late, Description::plain())).unwrap();
     cluster.leave();
 }
 
