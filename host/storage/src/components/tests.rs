@@ -128,8 +128,8 @@ fn an_unknown_component_is_answered_with_what_there_is() {
     };
     assert!(hint("window", "1.0.0").starts_with("the store is empty"));
     store.push(b"1", "window", "1.0.0").unwrap();
-    store.push(b"2", "window", "1.1.0").unwrap();
-    assert_eq!(hint("window", "2.0.0"), "there is window in version 1.0.0, 1.1.0");
+    store.push(b"2", "window", "1.2.0").unwrap();
+    assert_eq!(hint("window", "2.0.0"), "there is window in version 1.0.0, 1.2.0");
     assert_eq!(hint("widnow", "1.0.0"), "did you mean window@1.0.0 or window@1.2.0?");
     assert_eq!(hint("zzz", "1"), "there is window@1.0.0, window@1.2.0 (see `weir component ls`)");
 }
