@@ -66,7 +66,7 @@ pub(crate) fn execute(args: &Args, global: &Global) -> anyhow::Result<ExitCode> 
         storage: open_storage(args, default_storage.clone())?,
         default_storage,
         token: token.as_ref().map(Token::digest),
-        describe: describe::for_coordinator(),
+        describe: describe::for_coordinator()?,
     })
     .map_err(|error| Failure::new(ErrorNumber::ProcessDoesNotStart, Exit::Failed, error.to_string()))?;
     let runtime =

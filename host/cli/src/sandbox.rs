@@ -45,7 +45,7 @@ pub(crate) fn start(memory: &MemoryArgs, global: &Global) -> Result<Sandbox, Fai
 
 /// Where compiled components are kept: in the data folder, or where several data folders share one. A link to it would not do, since
 /// whoever can change the link could exchange what is trusted.
-fn cache(global: &Global) -> PathBuf {
+pub(crate) fn cache(global: &Global) -> PathBuf {
     std::env::var_os("WEIR_COMPILE_CACHE")
         .filter(|path| !path.is_empty())
         .map_or_else(|| global.data_dir.join("compiled"), PathBuf::from)

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use weir_model::{Description, Digest, ErrorNumber};
 use weir_plan::ComponentRef;
-use weir_sandbox::{Inspection, Sandbox, SandboxOptions};
+use weir_sandbox::Inspection;
 use weir_storage::Pushed;
 
 use crate::client::{Client, ClusterArgs};
@@ -20,7 +20,7 @@ use crate::global::Global;
 use crate::sdk::RUST_SDK;
 
 use crate::store::{self, ComponentStore, short};
-use crate::{files, output, sandbox};
+use crate::{files, output};
 
 /// Commands about components.
 #[derive(clap::Subcommand)]
@@ -203,10 +203,9 @@ fn refused(file: &str, error: &weir_sandbox::SandboxError) -> Failure {
 fn check(file: &Path, global: &Global) -> anyhow::Result<()> {
     let name = file.display().to_string();
     let bytes = files::read(file, "component")?;
-    let options = SandboxOptions { compiler: Some(sandbox::compiler()), ..SandboxOptions::default() };
-    let sandbox =
-        Sandbox::new(options).map_err(|error| Failure::new(ErrorNumber::NotAComponent, Exit::Failed, error.to_string()))?;
+    let sandbox = describe::asker(None)?;
     let component = sandbox.take_in(&bytes).map_err(|error| refused(&name, &error))?;
+    sandbox.describe(&bytes).map_err(|error| refused(&name, &error))?;
     if global.json {
         return output::print_json(&json!({
             "file": name, "digest": component.digest().to_string(), "name": component.name(), "portable": component.is_portable(),
