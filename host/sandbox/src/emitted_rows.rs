@@ -8,6 +8,9 @@ use weir_model::{Batch, BatchRef, limits};
 /// Buffers that are kept for later entries. Only who changes the output with every few rows has more entries.
 const SPARE_MAX: usize = 16;
 
+/// Room of a buffer that is kept: what is worth passing on and a call more. What one call may emit is much more than that.
+const ROOM_MAX: usize = 2 * limits::FRAME_BYTES_TARGET;
+
 /// Rows that calls have emitted, in order. Rows for one port that come one after the other are one entry.
 #[derive(Debug, Default)]
 pub struct EmittedRows {
@@ -123,8 +126,9 @@ impl EmittedRows {
         for Entry { port, mut rows } in entries.drain(..) {
             if result.is_ok() && !rows.is_empty() {
                 let (count, keys, values) = (rows.len(), rows.keys.bytes.len(), rows.values.bytes.len());
+                let is_kept = rows.size_bytes() <= ROOM_MAX;
                 result = take(port, &mut rows);
-                if rows.timestamps.capacity() == 0 {
+                if is_kept && rows.timestamps.capacity() == 0 {
                     // Its columns were taken. What comes next will be about as much, and need not grow to it step by step.
                     rows = Batch::with_capacity(count, keys, values);
                 }
@@ -135,14 +139,20 @@ impl EmittedRows {
         result
     }
 
-    /// Keeps a buffer for later, unless there are many, or it is larger than what is worth passing on.
+    /// Keeps a buffer for later, unless there are many, or it is large.
     fn keep(&mut self, mut rows: Batch) {
-        let room = rows.keys.bytes.capacity() + rows.values.bytes.capacity();
-        if self.spare.len() < SPARE_MAX && room <= limits::FRAME_BYTES_TARGET {
+        if self.spare.len() < SPARE_MAX && room(&rows) <= ROOM_MAX {
             rows.clear();
             self.spare.push(rows);
         }
     }
+}
+
+/// Memory that a buffer has, used or not.
+fn room(batch: &Batch) -> usize {
+    let columns = batch.keys.bytes.capacity() + batch.values.bytes.capacity();
+    let ends = batch.keys.ends.capacity() + batch.values.ends.capacity();
+    columns + ends * size_of::<u32>() + batch.timestamps.capacity() * size_of::<i64>()
 }
 
 #[cfg(test)]
@@ -254,10 +264,17 @@ mod tests {
     #[test]
     fn buffers_that_are_many_or_huge_are_given_back() {
         let mut emitted = EmittedRows::new();
-        emitted.rows_to(0).push(0, b"", &vec![0; limits::FRAME_BYTES_TARGET + 1]);
+        emitted.rows_to(0).push(0, b"", &vec![0; ROOM_MAX]);
+        (0..=ROOM_MAX / 16).for_each(|_| emitted.rows_to(1).push(0, b"", b""));
+        emitted.rows_to(2).push(0, b"", &vec![0; ROOM_MAX]);
         (0..100).for_each(|n| push(&mut emitted, 1 + n % 2, "x"));
-        emitted.drain(|_, _| Ok::<(), ()>(())).unwrap();
-        let room = |rows: &Batch| rows.values.bytes.capacity();
+        let take = |port, rows: &mut Batch| {
+            if port == 0 {
+                drop(std::mem::take(rows));
+            }
+            Ok::<(), ()>(())
+        };
+        emitted.drain(take).unwrap();
         assert_eq!((emitted.spare.len(), emitted.spare.iter().any(|rows| room(rows) > 1_000)), (SPARE_MAX, false));
     }
 }

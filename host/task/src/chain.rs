@@ -49,6 +49,7 @@ impl Chain {
 
     /// Before anything else: operators whose input had ended and has more go on.
     pub(crate) fn begin(&mut self) -> Result<(), TaskError> {
+        self.start_watch();
         for node in 0..self.nodes.len() {
             let NodeKind::Operator(operator) = &mut self.nodes[node].kind else { continue };
             operator.begin(&mut self.held[node].rows)?;
