@@ -166,7 +166,7 @@ input = "count"
 "#;
 
     fn component() -> Vec<u8> {
-        let text = "(component (instance $lifecycle) (export \"weir:operator/lifecycle@0.1.0\" (instance $lifecycle)))";
+        let text = "(component (instance $lifecycle) (export \"weir:operator/lifecycle@0.2.0\" (instance $lifecycle)))";
         wat::parse_str(text).unwrap()
     }
 

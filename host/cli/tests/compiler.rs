@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use weir_sandbox::{CompilerProcess, Sandbox, SandboxError, SandboxOptions};
 
-const LIFECYCLE: &str = r#"(type $timestamp' s64) (import "weir:operator/types@0.1.0" (instance $types
+const LIFECYCLE: &str = r#"(type $timestamp' s64) (import "weir:operator/types@0.2.0" (instance $types
     (type $timestamp' s64) (export "timestamp" (type (eq $timestamp')))
     (type $blobs' (record (field "ends" (list u32)) (field "bytes" (list u8)))) (export "blobs" (type $blobs (eq $blobs')))
     (type $batch' (record (field "timestamps" (list s64)) (field "keys" $blobs) (field "values" $blobs)))
     (export "batch" (type (eq $batch')))))
-  (instance $lifecycle) (export "weir:operator/lifecycle@0.1.0" (instance $lifecycle))"#;
+  (instance $lifecycle) (export "weir:operator/lifecycle@0.2.0" (instance $lifecycle))"#;
 
 /// The program under test, as the child that compiles.
 fn compiler() -> CompilerProcess {

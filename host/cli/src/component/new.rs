@@ -15,7 +15,7 @@ const LANGUAGES: [&str; 1] = ["rust"];
 pub(super) fn execute(language: &str, folder: &Path, global: &Global) -> anyhow::Result<()> {
     if !LANGUAGES.contains(&language) {
         let message = format!("there is no template for the language `{language}`; there is one for {}", LANGUAGES.join(", "));
-        let hint = "a component made elsewhere works too if it is made for world weir:operator/operator@0.1.0 (wit/weir.wit, also \
+        let hint = "a component made elsewhere works too if it is made for world weir:operator/operator@0.2.0 (wit/weir.wit, also \
                     in weir-sdk/wit of any new Rust component): try `weir component check FILE`, then `weir component push FILE`";
         return Err(Failure::new(ErrorNumber::ComponentNotMade, Exit::Usage, message).hint(hint).into());
     }

@@ -104,7 +104,7 @@ pub(crate) fn run(command: &mut Command) -> Done {
 fn component(number: u32) -> Vec<u8> {
     let text = format!(
         "(component (core module (func (export \"number\") (result i32) i32.const {number})) \
-         (instance $lifecycle) (export \"weir:operator/lifecycle@0.1.0\" (instance $lifecycle)))"
+         (instance $lifecycle) (export \"weir:operator/lifecycle@0.2.0\" (instance $lifecycle)))"
     );
     wat::parse_str(text).expect("a component")
 }

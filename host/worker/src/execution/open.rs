@@ -29,8 +29,8 @@ pub(super) fn open(job: &PreparedJob, uids: &[String], store: bool) -> Result<Ve
             config: spec.config.to_string(),
         };
         let host = operator_host(job, uid, &Metrics::default());
-        let template =
-            Template::open(&prepared.component, &context, &limits(spec), host).map_err(|error| OfOperator(uid, error))?;
+        let template = Template::open(&prepared.component, &spec.description, &context, &limits(spec), host)
+            .map_err(|error| OfOperator(uid, error))?;
         if store {
             let segment = write(job, &template, TEMPLATE_TASK_MAX - index as u32)?;
             stored.push((uid.clone(), segment));

@@ -89,7 +89,8 @@ fn factories(
         let image = job.storage.read(segment)?;
         // A template remembers the host that it was made for, and with it the counts of an execution.
         let host = operator_host(job, uid, metrics);
-        let template = Template::decode(&prepared.component, &image, &limits(job.operator(vertex)), host);
+        let spec = job.operator(vertex);
+        let template = Template::decode(&prepared.component, &spec.description, &image, &limits(spec), host);
         factories.insert(vertex, Arc::new(template.map_err(|error| OfOperator(uid, error))?));
     }
     Ok(factories)

@@ -10,7 +10,7 @@ use object_store::path::Path;
 use serde_json::Value;
 use weir_channel::{Frame, wire};
 use weir_connectors::ConnectorError;
-use weir_model::{Attempt, Batch, CheckpointId, InstanceId, KeyGroupRange, TaskId, WATERMARK_START};
+use weir_model::{Attempt, Batch, CheckpointId, Description, InstanceId, KeyGroupRange, TaskId, WATERMARK_START};
 use weir_plan::Exchange;
 use weir_protocol::Acknowledgement;
 use weir_sandbox::{
@@ -53,7 +53,7 @@ fn template(component: &Component) -> Template {
         component: "count".to_owned(),
         config: "{}".to_owned(),
     };
-    Template::open(component, &context, &InstanceLimits::default(), Arc::new(Deaf)).unwrap()
+    Template::open(component, &Description::plain(), &context, &InstanceLimits::default(), Arc::new(Deaf)).unwrap()
 }
 
 impl Bench {
