@@ -22,7 +22,7 @@
 //!     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
 //!         let seen = self.seen.or_default(row.key());
 //!         *seen += 1;
-//!         out.to(0).emit_json_value(row, seen)
+//!         out.emit_json_value(row, seen)
 //!     }
 //! }
 //!
@@ -107,6 +107,7 @@ pub mod prelude {
         BatchRef, Columns, Context, Description, Error, KeyMap, NoConfig, Operator, OrReject, Outputs, Row, Timestamp,
         TypedOperator, TypedOutputs, TypedRow,
     };
-    pub use schemars::JsonSchema;
+    // With the crate itself, whose name `#[derive(JsonSchema)]` writes.
+    pub use schemars::{self, JsonSchema};
     pub use serde::{Deserialize, Serialize};
 }

@@ -158,6 +158,14 @@ impl Outputs {
         self.to(0).emit_value(row, value);
     }
 
+    /// Sends a new value, as JSON, under a row's key, time and headers to the main output: see [`Port::emit_json_value`].
+    ///
+    /// # Errors
+    /// A failure, if the value has no JSON form.
+    pub fn emit_json_value(&mut self, row: Row<'_>, value: &impl Serialize) -> Result<(), Error> {
+        self.to(0).emit_json_value(row, value)
+    }
+
     /// An output by number.
     ///
     /// # Panics

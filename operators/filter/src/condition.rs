@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
-use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error as _, Visitor};
 use weir_sdk::json::{Malformed, NoText, Number, Path, Raw};
 use weir_sdk::prelude::*;
+use weir_sdk::schemars::{Schema, SchemaGenerator, json_schema};
 
 /// What must hold for a field: all that is given. A field that is missing or null meets nothing but `exists = false`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use schemars::{Schema, SchemaGenerator, json_schema};
 use weir_sdk::json::Path;
 use weir_sdk::prelude::*;
+use weir_sdk::schemars::{Schema, SchemaGenerator, json_schema};
 use weir_sdk::time::TimeFormat;
 
 use crate::clf;

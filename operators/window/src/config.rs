@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use schemars::{Schema, SchemaGenerator, json_schema};
 use weir_sdk::Span;
 use weir_sdk::json::Path;
 use weir_sdk::prelude::*;
+use weir_sdk::schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::panes::{Grid, greatest_common_divisor};
 

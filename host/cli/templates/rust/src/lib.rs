@@ -6,10 +6,10 @@
 use weir_sdk::prelude::*;
 
 /// The operator's `config` table in the job file.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Config {
-    /// After how many rows of a key its count is sent on.
+    /// After how many rows of a key its count is sent on
     pub every: u64,
 }
 
@@ -29,6 +29,11 @@ pub struct Count {
 impl Operator for Count {
     type Config = Config;
 
+    // What `weir component inspect` shows, and what job files call the outputs.
+    fn describe() -> Description {
+        Description::new("Counts the rows of each key").keyed_output("main", "How many rows of the key there were, as JSON")
+    }
+
     fn open(config: Config, _: &Context) -> Result<Count, Error> {
         if config.every == 0 {
             return Err(Error::fail("`every` must be at least 1"));
@@ -37,15 +42,15 @@ impl Operator for Count {
     }
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        if row.key.is_empty() {
+        if !row.has_key() {
             // The row goes to the dead-letter output with this reason; the stream goes on.
             return Err(row.reject("the row has no key"));
         }
         // Where the memory is nearly full a new key is rejected; `or_default` would go on until the instance ends for it.
-        let seen = self.seen.try_or_default(row.key)?;
+        let seen = self.seen.try_or_default(row.key())?;
         *seen += 1;
         if *seen % self.every == 0 {
-            out.emit_json(row.timestamp, row.key, seen)?;
+            out.emit_json_value(row, seen)?; // under the key and time of the row
         }
         Ok(())
     }
@@ -58,6 +63,7 @@ weir_sdk::export!(Count, portable = seen);
 mod tests {
     use super::*;
     use weir_sdk::testing::Harness;
+    use weir_sdk::{Batch, NewRow};
 
     #[test]
     fn counts_the_rows_of_each_key() {
@@ -76,7 +82,9 @@ mod tests {
     #[test]
     fn sets_a_row_without_a_key_aside() {
         let mut count = Harness::<Count>::new("{}");
-        count.row(1, "", "x");
+        let mut rows = Batch::default();
+        rows.push_row(NewRow { timestamp: 1, key: None, value: Some(b"x"), headers: &[] });
+        count.try_batch(0, &rows).unwrap();
         assert_eq!(count.take_rejections()[0].reason, "the row has no key");
     }
 
