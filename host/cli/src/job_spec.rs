@@ -165,25 +165,25 @@ path = "${PATH}"
 input = "count"
 "#;
 
-    fn component() -> Vec<u8> {
-        let text = "(component (instance $lifecycle) (export \"weir:operator/lifecycle@0.2.0\" (instance $lifecycle)))";
-        wat::parse_str(text).unwrap()
-    }
-
     #[test]
     fn a_spec_reads_alike_where_nothing_of_this_machine_is_known() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
-        std::fs::write(folder.path().join("op.wasm"), component()).unwrap();
         let args = JobFileArgs { path: folder.path().join("job.toml"), set: vec!["job.parallelism=3".to_owned()] };
         let global = Global::for_tests(folder.path());
-        let (spec, job, bytes) = for_this_process(&args, &Native::new(), &global).unwrap();
+        let find = |component: &ComponentRef, there: &Path| {
+            assert_eq!(there, folder.path());
+            let (digest, name, bytes) = (store::digest_of(b"op"), component.to_string(), Some(b"op".to_vec()));
+            Ok(FoundComponent { digest, name, bytes, description: Description::plain() })
+        };
+        let dead_letters = |_: &JobFile| PathBuf::from("/dead");
+        let (spec, job, bytes) = job_spec(&args, &find, &Native::new(), &dead_letters, &global).unwrap();
         let sent: JobSpec = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
         assert_eq!(sent, spec);
         assert_eq!(spec.environment.keys().collect::<Vec<_>>(), ["PATH"], "only what the file names, and is set");
         assert_eq!(spec.job_dir, folder.path().to_str().unwrap());
         let pin = &spec.components[&ComponentRef::Path("op.wasm".to_owned()).to_string()];
-        assert_eq!((pin.name.as_str(), &bytes[&pin.digest]), ("op.wasm", &component()));
+        assert_eq!((pin.name.as_str(), &bytes[&pin.digest]), ("op.wasm", &b"op".to_vec()));
         let there = spec.load().unwrap();
         assert_eq!((there.name.as_str(), there.parallelism), (job.name.as_str(), 3));
         assert_eq!(there.vertices.len(), job.vertices.len() + 1, "there is a sink for dead letters");

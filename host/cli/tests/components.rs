@@ -28,10 +28,15 @@ fn a_component_is_pushed_listed_shown_and_removed() {
     assert_eq!((&count["digest"], &count["version"]), (&digest.into(), &"1.0.0".into()));
 
     assert!(world.good(&["component", "show", "count@1.0.0"]).contains(digest));
-    assert!(world.good(&["component", "inspect", "count.wasm"]).contains("weir:operator/lifecycle@0.2.0"));
+    let shown = world.good(&["component", "inspect", "count.wasm"]);
+    assert!(shown.contains("weir:operator/lifecycle@0.2.0") && shown.contains("\noutputs    main\n"), "{shown}");
     let inspected: serde_json::Value =
         serde_json::from_str(&world.good(&["component", "inspect", "--json", "count.wasm"])).expect("JSON");
     assert_eq!((&inspected["digest"], &inspected["name"]), (&digest.into(), &"count@1.0.0".into()));
+    assert_eq!(
+        (&inspected["description"]["inputs"][0]["name"], &inspected["description"]["config"]),
+        (&"in".into(), &true.into())
+    );
 
     world.good(&["component", "rm", "count@1.0.0"]);
     assert_eq!(world.good(&["component", "ls"]), of_weir);

@@ -46,13 +46,12 @@ fn a_good_job_is_drawn_on_standard_output() {
 #[test]
 fn a_wrong_job_is_answered_with_its_lines_and_code_2() {
     let world = with_component();
-    world.write(
-        "job.toml",
-        JOB.replace("connector = \"blackhole\"", "connector = \"blackhloe\"").replace("count@1.0.0", "cuont@1.0.0"),
-    );
+    world.write("job.toml", JOB.replace("connector = \"blackhole\"", "connector = \"blackhloe\""));
     let message = world.bad(2, &["job", "check", "job.toml"]);
     assert!(message.contains("error[E0007]: sink `out`: ") && message.contains("--> job.toml:16:1"), "{message}");
     assert!(message.contains("blackhole"), "{message}");
+    world.write("job.toml", JOB.replace("count@1.0.0", "cuont@1.0.0"));
+    let message = world.bad(2, &["job", "check", "job.toml"]);
     assert!(message.contains("error[E0007]: operator `count`: there is no component cuont@1.0.0"), "{message}");
     assert!(message.contains("--> job.toml:11:1") && message.contains("did you mean count@1.0.0?"), "{message}");
 
@@ -87,7 +86,11 @@ fn a_component_in_a_file_counts_from_the_job_files_folder() {
     world.good(&["job", "check", "deep/job.toml"]);
     world.write("deep/op.wasm", "broken");
     let message = world.bad(2, &["job", "check", "deep/job.toml"]);
-    assert!(message.contains("op.wasm: not a WebAssembly component") && message.contains("--> deep/job.toml:11:1"), "{message}");
+    assert!(
+        message.contains("cannot use op.wasm as a component: not a WebAssembly component")
+            && message.contains("--> deep/job.toml:11:1"),
+        "{message}"
+    );
 }
 
 #[test]

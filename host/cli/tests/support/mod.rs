@@ -102,11 +102,30 @@ pub(crate) fn run(command: &mut Command) -> Done {
 
 /// The smallest component with the export that every operator has. It passes the checks, but cannot run.
 fn component(number: u32) -> Vec<u8> {
-    let text = format!(
-        "(component (core module (func (export \"number\") (result i32) i32.const {number})) \
-         (instance $lifecycle) (export \"weir:operator/lifecycle@0.2.0\" (instance $lifecycle)))"
+    let function = |name: &str, params: &str, code: &str| {
+        format!("(func (export \"weir:operator/lifecycle@0.2.0#{name}\") {params} (result i32) {code})")
+    };
+    // One input `in`, one output `main`, the schema `true`, state in memory. Nothing but `describe` is ever called.
+    let module = format!(
+        r#"(module (memory (export "memory") 1)
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable)
+          (func (export "number") (result i32) i32.const {number})
+          {} {} {} {} {}
+          (data (i32.const 64) "in") (data (i32.const 72) "\40\00\00\00\02\00\00\00")
+          (data (i32.const 88) "true") (data (i32.const 96) "main") (data (i32.const 104) "\60\00\00\00\04\00\00\00")
+          (data (i32.const 136) "\48\00\00\00\01\00\00\00\68\00\00\00\01\00\00\00\58\00\00\00\04\00\00\00\01"))"#,
+        function("describe", "", "i32.const 128"),
+        function("open", "(param i32 i32 i32 i32 i32 i32 i32 i32)", "unreachable"),
+        function("process", "(param i32 i32 i32 i32 i32)", "unreachable"),
+        function("advance", "(param i64)", "unreachable"),
+        function("finish", "", "unreachable"),
     );
-    wat::parse_str(text).expect("a component")
+    let mut module = wat::parse_str(module).expect("a module");
+    let mut resolve = wit_parser::Resolve::default();
+    let package = resolve.push_source("weir.wit", include_str!("../../../../wit/weir.wit")).expect("the contract");
+    let world = resolve.select_world(&[package], Some("operator")).expect("its world");
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).expect("embedded");
+    wit_component::ComponentEncoder::default().module(&module).and_then(|mut encoder| encoder.encode()).expect("a component")
 }
 
 /// Waits until something holds.
