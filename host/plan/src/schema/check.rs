@@ -170,7 +170,7 @@ impl Checker<'_> {
             _ if !is_one => return,
             fit => return found.add(path, Wrong::Other(format!("what has one meaning, not {fit}"))),
         }
-        nearest_form(tried, node, path).into_iter().for_each(|complaint| found.add(&complaint.path, complaint.wrong));
+        nearest_form(&tried, node, path).into_iter().for_each(|complaint| found.add(&complaint.path, complaint.wrong));
     }
 
     /// What a schema expects, for a message.
@@ -319,9 +319,9 @@ impl Checker<'_> {
 }
 
 /// What is wrong with the form that comes nearest, of those of which none fits.
-fn nearest_form(tried: Vec<Complaints>, node: &Node, path: &[usize]) -> Vec<Complaint> {
+fn nearest_form(tried: &[Complaints], node: &Node, path: &[usize]) -> Vec<Complaint> {
     // Where all stumble over the same thing, that is what is wrong, and any of them would do.
-    if let Some(complaint) = common(&tried) {
+    if let Some(complaint) = common(tried) {
         return vec![complaint];
     }
     // A constant at a key of a table says which form it is, one at an item of an array does not.
