@@ -93,7 +93,7 @@ fn a_slip_is_shown_where_it_stands_with_the_nearest_name() {
         ),
         (
             "{ kind = \"session\", gap = \"5m\", field = { name = \"\" } }",
-            &["`name` in `config.field` of operator `op`: expected at least 1 characters"],
+            &["`name` in `config.field` of operator `op`: expected at least 1 character"],
         ),
         (
             "{ kind = \"session\", gap = \"5m\", field = { name = \"x\", digits = 10 } }",
@@ -176,6 +176,58 @@ fn a_choice_of_plain_values_is_told_as_one() {
         by(&many, "{ a = 1 }"),
         "`a` in `config` of operator `op`: expected \"count\", \"sum\" or an array, found the number 1"
     );
+}
+
+/// As the Rust SDK writes it for `window`.
+#[test]
+fn a_schema_that_a_program_has_written_is_told_as_plainly() {
+    let span = json!({ "type": ["string", "null"], "pattern": "^\\s*([0-9]+d\\s*)?([0-9]+h\\s*)?([0-9]+m\\s*)?([0-9]+s\\s*)?([0-9]+ms)?\\s*$",
+        "minLength": 2, "examples": ["30s", "5m"] });
+    let numbers = json!({ "oneOf": [{ "type": "string", "const": "exact", "description": "As they are." }, { "type": "string", "const": "rounded" }] });
+    let schema = json!({
+        "type": "object", "title": "Config", "additionalProperties": false, "required": ["kind"],
+        "properties": {
+            "kind": { "$ref": "#/$defs/Kind", "description": "How windows lie in time" },
+            "size": span,
+            "aggregate": { "anyOf": [{ "$ref": "#/$defs/Aggregate" }, { "type": "array", "items": { "$ref": "#/$defs/Aggregate" }, "minItems": 1 }] },
+            "numbers": { "anyOf": [{ "$ref": "#/$defs/Numbers" }, { "type": "null" }], "default": null },
+        },
+        "$defs": {
+            "Kind": { "oneOf": [{ "type": "string", "const": "tumbling", "description": "Side by side." }, { "type": "string", "const": "session" }] },
+            "Aggregate": { "type": "string", "enum": ["count", "sum"] },
+            "Numbers": numbers,
+        },
+    });
+    assert_eq!(
+        by(&schema, "{ kind = \"tumbling\", size = \"1h 30m\", aggregate = [\"count\", \"sum\"], numbers = \"exact\" }"),
+        ""
+    );
+    let cases = [
+        ("{ size = \"5m\" }", "`kind` is missing in `config` of operator `op`: expected \"tumbling\" or \"session\""),
+        (
+            "{ kind = \"tumble\" }",
+            "`kind` in `config` of operator `op`: expected \"tumbling\" or \"session\", found the string \"tumble\"",
+        ),
+        (
+            "{ kind = \"session\", size = \"5 minutes\" }",
+            "`size` in `config` of operator `op`: expected a string such as \"30s\" or \"5m\", found the string \"5 minutes\"",
+        ),
+        (
+            "{ kind = \"session\", aggregate = \"median\" }",
+            "`aggregate` in `config` of operator `op`: expected \"count\", \"sum\" or an array, found the string \"median\"",
+        ),
+        (
+            "{ kind = \"session\", aggregate = [] }",
+            "`aggregate` in `config` of operator `op`: expected at least 1 item, found an array of 0",
+        ),
+        (
+            "{ kind = \"session\", numbers = 1 }",
+            "`numbers` in `config` of operator `op`: expected \"exact\" or \"rounded\", found the number 1",
+        ),
+    ];
+    for (config, message) in cases {
+        assert_eq!(by(&schema, config), message, "{config}");
+    }
 }
 
 #[test]

@@ -430,10 +430,11 @@ fn counts(
     found: &mut Complaints,
 ) {
     let bound = |key: &str| keywords.get(key).and_then(Value::as_f64);
+    let of = |number: f64| if number == 1.0 { things.strip_suffix('s').unwrap_or(things) } else { things };
     if let Some(least) = bound(least).filter(|least| (count() as f64) < *least) {
-        found.add(path, Wrong::Other(format!("at least {least} {things}")));
+        found.add(path, Wrong::Other(format!("at least {least} {}", of(least))));
     }
     if let Some(most) = bound(most).filter(|most| count() as f64 > *most) {
-        found.add(path, Wrong::Other(format!("at most {most} {things}")));
+        found.add(path, Wrong::Other(format!("at most {most} {}", of(most))));
     }
 }
