@@ -77,14 +77,15 @@ pub(crate) struct BatchOut {
     pub(crate) data: WasmList<u8>,
 }
 
-/// `types.description` and its parts, still unchecked. Texts stay in the guest's memory until their lengths are known.
+/// `types.description` and its parts, still unchecked. Copied while the guest returns them: after that its allocator has them back. What
+/// there may be in all is bounded as for any call (`HOSTCALL_BYTES_MAX`).
 #[derive(ComponentType, Lift)]
 #[component(record)]
 pub(crate) struct DescriptionOut {
-    pub(crate) doc: WasmStr,
-    pub(crate) inputs: WasmList<InputPortOut>,
-    pub(crate) outputs: WasmList<OutputPortOut>,
-    pub(crate) config: WasmStr,
+    pub(crate) doc: String,
+    pub(crate) inputs: Vec<InputPortOut>,
+    pub(crate) outputs: Vec<OutputPortOut>,
+    pub(crate) config: String,
     pub(crate) state: StateOut,
     #[component(name = "uses-store")]
     pub(crate) uses_store: bool,
@@ -98,16 +99,16 @@ pub(crate) struct DescriptionOut {
 #[derive(ComponentType, Lift)]
 #[component(record)]
 pub(crate) struct InputPortOut {
-    pub(crate) name: WasmStr,
-    pub(crate) doc: WasmStr,
+    pub(crate) name: String,
+    pub(crate) doc: String,
 }
 
 /// `types.output-port`.
 #[derive(ComponentType, Lift)]
 #[component(record)]
 pub(crate) struct OutputPortOut {
-    pub(crate) name: WasmStr,
-    pub(crate) doc: WasmStr,
+    pub(crate) name: String,
+    pub(crate) doc: String,
     #[component(name = "keeps-key")]
     pub(crate) keeps_key: bool,
 }

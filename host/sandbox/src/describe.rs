@@ -1,12 +1,11 @@
 //! What a component says of itself: `lifecycle.describe`, called on an instance that is used for nothing else, and checked.
 //!
-//! Owns every rule for a description. A component may lie in it or give no end of it: texts are counted before they are copied, and who
-//! reads what a child of this process has found checks it again.
+//! Owns every rule for a description. A component may lie in it or give no end of it: what one may hand over is bounded by the call,
+//! and who reads what a child of this process has found checks it again.
 
 use std::sync::Arc;
 
-use wasmtime::component::{Component as Code, Lift, WasmList, WasmStr};
-use wasmtime::{AsContext, AsContextMut, Store};
+use wasmtime::component::Component as Code;
 use weir_model::limits::{
     DESCRIBE_CPU_S_MAX, DESCRIBE_MEMORY_BYTES_MAX, DESCRIPTION_BYTES_MAX, PORT_NAME_BYTES_MAX, PORTS_MAX, SCRATCH_BYTES_MAX,
 };
@@ -51,7 +50,7 @@ pub(crate) fn ask(engine: &SharedEngine, code: &Code) -> Result<Description, Str
     let Parts { mut store, exports, .. } = Parts::new(engine, digest, &form, &limits, guest, None).map_err(nameless)?;
     store.data_mut().begin(Phase::Quiet);
     store.set_epoch_deadline(engine.deadline_epochs(limits.call_deadline));
-    let described = exports.describe.call(&mut store, ()).and_then(|(out,)| copy(&mut store, &out));
+    let described = exports.describe.call(&mut store, ()).and_then(|(out,)| taken(out));
     described.map_err(|error| format!("describe: {}", Trap::of(&error, limits.call_deadline).after(store.data().limiter.met())))
 }
 
@@ -64,48 +63,22 @@ impl HostEvents for Deaf {
     fn gauge(&self, _gauge: &str, _value: f64) {}
 }
 
-/// Copies texts out of a guest, as many as there may be.
-struct Copier<'a> {
-    store: &'a mut Store<Guest>,
-    left: usize,
-}
-
-impl Copier<'_> {
-    fn text(&mut self, text: &WasmStr) -> wasmtime::Result<String> {
-        let text = text.to_str(self.store.as_context())?;
-        self.left = self.left.checked_sub(text.len()).ok_or_else(|| {
-            Refusal::limit(format!("its description has more than {DESCRIPTION_BYTES_MAX} bytes of text, which is the limit"))
-        })?;
-        Ok(text.into_owned())
-    }
-
-    fn ports<T: Lift, P>(
-        &mut self,
-        ports: &WasmList<T>,
-        what: &str,
-        port: impl Fn(&mut Self, T) -> wasmtime::Result<P>,
-    ) -> wasmtime::Result<Vec<P>> {
-        if ports.len() > PORTS_MAX {
-            let count = ports.len();
+/// Takes what a guest has said, unless there is more of it than there may be.
+fn taken(out: DescriptionOut) -> wasmtime::Result<Description> {
+    for (count, what) in [(out.inputs.len(), "inputs"), (out.outputs.len(), "outputs")] {
+        if count > PORTS_MAX {
             return Err(Refusal::limit(format!("its description has {count} {what}, more than the limit of {PORTS_MAX}")));
         }
-        let found: Vec<T> = ports.iter(self.store.as_context_mut())?.collect::<wasmtime::Result<_>>()?;
-        found.into_iter().map(|found| port(self, found)).collect()
     }
-}
-
-fn copy(store: &mut Store<Guest>, out: &DescriptionOut) -> wasmtime::Result<Description> {
-    let mut copier = Copier { store, left: DESCRIPTION_BYTES_MAX };
-    Ok(Description {
-        doc: copier.text(&out.doc)?,
-        inputs: copier.ports(&out.inputs, "inputs", |copier, port| {
-            Ok(InputPort { name: copier.text(&port.name)?, doc: copier.text(&port.doc)? })
-        })?,
-        outputs: copier.ports(&out.outputs, "outputs", |copier, port| {
-            let (name, doc) = (copier.text(&port.name)?, copier.text(&port.doc)?);
-            Ok(OutputPort { name, doc, keeps_key: port.keeps_key })
-        })?,
-        config: copier.text(&out.config)?,
+    let description = Description {
+        doc: out.doc,
+        inputs: out.inputs.into_iter().map(|port| InputPort { name: port.name, doc: port.doc }).collect(),
+        outputs: out
+            .outputs
+            .into_iter()
+            .map(|port| OutputPort { name: port.name, doc: port.doc, keeps_key: port.keeps_key })
+            .collect(),
+        config: out.config,
         state: match out.state {
             StateOut::None => StateKind::None,
             StateOut::Memory => StateKind::Memory,
@@ -114,8 +87,10 @@ fn copy(store: &mut Store<Guest>, out: &DescriptionOut) -> wasmtime::Result<Desc
         uses_store: out.uses_store,
         uses_timers: out.uses_timers,
         pure: out.pure,
-        scratch: out.scratch.as_ref().map(|scratch| Scratch { offset: scratch.offset, len: scratch.len }),
-    })
+        scratch: out.scratch.map(|scratch| Scratch { offset: scratch.offset, len: scratch.len }),
+    };
+    check_length(&description).map_err(Refusal::limit)?;
+    Ok(description)
 }
 
 /// Checks what a component says of itself, and that it fits the component.
@@ -145,14 +120,24 @@ pub(crate) fn check(description: &Description, inspection: &Inspection) -> Resul
     check_scratch(description, inspection)
 }
 
-fn check_texts(description: &Description) -> Result<(), String> {
-    let Description { doc, inputs, outputs, config, .. } = description;
-    let ports = inputs.iter().map(|port| (&port.name, &port.doc)).chain(outputs.iter().map(|port| (&port.name, &port.doc)));
-    let bytes = doc.len() + config.len() + ports.clone().map(|(name, doc)| name.len() + doc.len()).sum::<usize>();
+/// Names and texts of all ports.
+fn port_texts(description: &Description) -> impl Iterator<Item = (&String, &String)> {
+    let inputs = description.inputs.iter().map(|port| (&port.name, &port.doc));
+    inputs.chain(description.outputs.iter().map(|port| (&port.name, &port.doc)))
+}
+
+fn check_length(description: &Description) -> Result<(), String> {
+    let ports: usize = port_texts(description).map(|(name, doc)| name.len() + doc.len()).sum();
+    let bytes = description.doc.len() + description.config.len() + ports;
     if bytes > DESCRIPTION_BYTES_MAX {
-        return Err(format!("it has {bytes} bytes, more than the limit of {DESCRIPTION_BYTES_MAX}"));
+        return Err(format!("its description has {bytes} bytes of text, more than the limit of {DESCRIPTION_BYTES_MAX}"));
     }
-    for doc in std::iter::once(doc).chain(ports.map(|(_, doc)| doc)) {
+    Ok(())
+}
+
+fn check_texts(description: &Description) -> Result<(), String> {
+    check_length(description)?;
+    for doc in std::iter::once(&description.doc).chain(port_texts(description).map(|(_, doc)| doc)) {
         if doc.chars().any(char::is_control) {
             return Err(format!("{doc:?} is no line of text: it has control characters"));
         }

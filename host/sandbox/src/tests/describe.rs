@@ -57,8 +57,8 @@ fn s115_descriptions_that_trap_lie_in_their_lengths_or_are_endless_are_refused_i
         (describing::does("unreachable", ""), "unreachable"),
         (describing::does("(i32.const -4)", ""), "out of bounds"),
         (record(&[(0, 0), (4, u32::MAX)]), "out of bounds"),
-        (record(&[(4, huge)]), "more than 65536 bytes of text"),
-        (record(&[(28, huge)]), "more than 65536 bytes of text"),
+        (record(&[(4, huge)]), "bytes of text, more than the limit of 65536"),
+        (record(&[(28, huge)]), "bytes of text, more than the limit of 65536"),
         (record(&[(12, 1 << 18)]), "262144 inputs, more than the limit of 16"),
         (record(&[(20, 1 << 17)]), "131072 outputs, more than the limit of 16"),
         (record(&[(12, 1 << 30)]), "out of bounds"),
@@ -133,7 +133,7 @@ fn s115_descriptions_beyond_their_bounds_are_refused_and_those_at_them_are_not()
         assert!(error.contains(why), "{description:?}: {error}");
     }
     let large = Description { doc: "d".repeat(65_537), ..small() };
-    assert!(refusal(&large).contains("more than 65536 bytes of text"));
+    assert!(refusal(&large).contains("bytes of text, more than the limit of 65536"));
 }
 
 #[test]

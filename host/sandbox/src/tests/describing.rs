@@ -60,7 +60,11 @@ pub(super) fn describe(description: &Description) -> String {
 
 /// The lines of a module whose `describe` is this code.
 pub(super) fn does(code: &str, fields: &str) -> String {
-    format!("{fields}\n(func (export \"weir:operator/lifecycle@0.2.0#describe\") (result i32) {code})")
+    // An allocator takes back what was returned, and writes its own there.
+    let freed = format!(
+        "(func (export \"cabi_post_weir:operator/lifecycle@0.2.0#describe\") (param i32) (memory.fill (i32.const {AT}) (i32.const 0xff) (i32.const 0x1000)))"
+    );
+    format!("{fields}\n(func (export \"weir:operator/lifecycle@0.2.0#describe\") (result i32) {code})\n{freed}")
 }
 
 /// A module with further fields.
