@@ -18,9 +18,7 @@ use crate::reports::Reports;
 pub(crate) enum Phase {
     /// `describe`, `open`, `load`, and reading or writing globals.
     Quiet,
-    /// `process`: rows may leave, also by reference.
-    Processing,
-    /// `advance`, `finish`: rows may leave.
+    /// `process`, `advance`, `finish`: rows may leave.
     Emitting,
     /// `save`: state may leave.
     Saving,
@@ -122,19 +120,16 @@ impl Guest {
     /// # Errors
     /// If it is no call of `process`.
     pub(crate) fn rows_of_call(&self, function: &str) -> wasmtime::Result<BatchRef<'_>> {
-        match self.rows {
-            Some(rows) if self.phase == Phase::Processing => Ok(rows),
-            _ => {
-                Err(Refusal::contract(format!("{function} may be called during process only: there is no batch of a call else")))
-            }
-        }
+        self.rows.ok_or_else(|| {
+            Refusal::contract(format!("{function} may be called during process only: there is no batch of a call else"))
+        })
     }
 
     /// # Errors
     /// If no rows may leave in this call.
     pub(crate) fn check_may_emit(&self, function: &str) -> wasmtime::Result<()> {
         match self.phase {
-            Phase::Processing | Phase::Emitting => Ok(()),
+            Phase::Emitting => Ok(()),
             _ => Err(Refusal::contract(format!("{function} may be called during process, advance and finish only"))),
         }
     }

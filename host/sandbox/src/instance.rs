@@ -142,7 +142,7 @@ impl Instance {
         let Some(columns) = self.template.columns(input) else {
             return Err(CallError::Failed(format!("it has no input {input}: its description has fewer")));
         };
-        let rejected = self.emit(Phase::Processing, emitted, |exports, store| {
+        let rejected = self.emit(emitted, |exports, store| {
             let batch = BatchIn::new(rows, columns)?;
             // Only a copy of the function with the shorter lifetime of this call takes them.
             let process: TypedFunc<(u32, BatchIn<'_>), _> = exports.process;
@@ -179,7 +179,7 @@ impl Instance {
     /// # Errors
     /// As [`Instance::process`].
     pub fn advance(&mut self, watermark: Timestamp, emitted: &mut EmittedRows) -> Result<(), CallError> {
-        self.emit(Phase::Emitting, emitted, |exports, store| exports.advance.call(store, (watermark,)))
+        self.emit(emitted, |exports, store| exports.advance.call(store, (watermark,)))
     }
 
     /// Tells the operator that all its inputs have ended.
@@ -187,7 +187,7 @@ impl Instance {
     /// # Errors
     /// As [`Instance::process`].
     pub fn finish(&mut self, emitted: &mut EmittedRows) -> Result<(), CallError> {
-        self.emit(Phase::Emitting, emitted, |exports, store| exports.finish.call(store, ()))
+        self.emit(emitted, |exports, store| exports.finish.call(store, ()))
     }
 
     /// The operator's state as rows.
@@ -219,13 +219,12 @@ impl Instance {
     #[inline]
     fn emit<T>(
         &mut self,
-        phase: Phase,
         emitted: &mut EmittedRows,
         call: impl FnOnce(&Exports, &mut Store<Guest>) -> wasmtime::Result<(Result<T, String>,)>,
     ) -> Result<T, CallError> {
         let mark = emitted.mark();
         std::mem::swap(emitted, &mut self.store.data_mut().emitted);
-        let result = self.call(phase, call);
+        let result = self.call(Phase::Emitting, call);
         std::mem::swap(emitted, &mut self.store.data_mut().emitted);
         if result.is_err() {
             emitted.truncate(mark);
