@@ -248,6 +248,8 @@ pub(crate) enum Fault {
     WorkerStuck,
     /// Another coordinator takes the place of one that goes on.
     SecondCoordinator,
+    /// A coordinator of another origin can be found as well, for a time.
+    Stranger,
     /// Some reads find nothing where something is.
     DamageOnce,
     /// A file of the newest checkpoint is lost, and all processes end.
@@ -567,7 +569,7 @@ fn input(random: &mut Random, profile: Profile, shape: Shape) -> Input {
 fn faults(random: &mut Random, profile: Profile, scenario: &Scenario) -> Vec<(u64, Fault)> {
     use Fault::{
         Cancel, ControlLost, CoordinatorCrash, DamageForGood, DamageOnce, DataLost, DiskFails, DiskSlow, Hang, Partition,
-        Rescale, SecondCoordinator, Stop, WorkerCrash, WorkerStuck,
+        Rescale, SecondCoordinator, Stop, Stranger, WorkerCrash, WorkerStuck,
     };
     let kinds: &[Fault] = match profile {
         Profile::S20Kills => &[WorkerCrash, WorkerCrash, CoordinatorCrash, DataLost, ControlLost],
@@ -576,7 +578,9 @@ fn faults(random: &mut Random, profile: Profile, scenario: &Scenario) -> Vec<(u6
         Profile::S80Uncertain => &[WorkerCrash, CoordinatorCrash, Cancel],
         Profile::S84Damage => &[DamageForGood, DamageForGood, DamageOnce, WorkerCrash, CoordinatorCrash, Stop],
         Profile::S86Hang => &[Hang, Hang, WorkerStuck, WorkerStuck, WorkerCrash, CoordinatorCrash, Stop, Cancel, Rescale],
-        Profile::S88Second => &[SecondCoordinator, SecondCoordinator, WorkerCrash, CoordinatorCrash, Partition, Rescale, Cancel],
+        Profile::S88Second => {
+            &[SecondCoordinator, SecondCoordinator, Stranger, WorkerCrash, CoordinatorCrash, Partition, Rescale, Cancel]
+        }
         Profile::S28Idle => return Vec::new(),
         _ => &[
             WorkerCrash,
