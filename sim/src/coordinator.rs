@@ -73,9 +73,9 @@ impl Coordinator {
 
     /// The process whose connection with a worker this is, of those that workers find.
     pub(crate) fn process_of(&self, worker: usize, session: Session) -> Option<ProcessId> {
-        let found = self.current.into_iter().chain(self.stranger);
+        let mut found = self.current.into_iter().chain(self.stranger);
         let has_link = |id: &ProcessId| self.processes.get(id).is_some_and(|of| of.links.get(&session) == Some(&worker));
-        found.filter(has_link).next()
+        found.find(has_link)
     }
 
     pub(crate) fn is_over(&self) -> bool {
