@@ -3,7 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use weir_model::push_header;
+
 use crate::random::{Random, mix};
+
+/// Of so many rows one has no key, and one has headers.
+const NO_KEY_EVERY: u64 = 16;
+const HEADERS_EVERY: u64 = 5;
 
 /// What kind of run a seed makes. The numbers are those of the acceptance scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,10 +191,25 @@ impl Input {
         mix(self.seed ^ u64::from_le_bytes(word))
     }
 
-    pub(crate) fn key(&self, id: &RowId) -> Vec<u8> {
+    /// The key of a row. Some have none.
+    pub(crate) fn key(&self, id: &RowId) -> Option<Vec<u8>> {
         let hash = self.hash(id);
+        if (hash >> 48).is_multiple_of(NO_KEY_EVERY) {
+            return None;
+        }
         let key = if self.skewed && !hash.is_multiple_of(10) { 0 } else { (hash >> 8) % self.keys };
-        format!("k{key}").into_bytes()
+        Some(format!("k{key}").into_bytes())
+    }
+
+    /// The headers of a row. Few have some.
+    pub(crate) fn headers(&self, id: &RowId) -> Vec<u8> {
+        let hash = self.hash(id);
+        let mut headers = Vec::new();
+        if (hash >> 40).is_multiple_of(HEADERS_EVERY) {
+            push_header(&mut headers, b"row", &id[..6]);
+            push_header(&mut headers, b"", &hash.to_le_bytes()[..(hash % 8) as usize]);
+        }
+        headers
     }
 
     fn body_len(&self, id: &RowId) -> usize {
