@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::{Batch, BatchRef, Blobs, Extras, Partitioner};
+use crate::{Batch, BatchRef, Blobs, Extras, Partitioner, RowRef};
 
 const ROWS: usize = 16_384;
 const ROUNDS: usize = 60;
@@ -70,6 +70,7 @@ fn bench_of_rows() {
         let push =
             timed(&|out| (0..ROWS).for_each(|row| out.push(view.timestamps[row], view.keys.get(row), view.values.get(row))));
         let push_row = timed(&|out| view.rows().for_each(|row| out.push_row(row)));
+        let without_key = timed(&|out| view.rows().for_each(|row| out.push_row(RowRef { key: None, ..row })));
         let range = timed(&|out| out.extend_range(view, 1..ROWS));
         let gather_half = timed(&|out| out.gather(view, &half));
         let gather_runs = timed(&|out| out.gather(view, &runs));
@@ -93,6 +94,7 @@ fn bench_of_rows() {
         });
         println!("{what}: row by row without extras {before:.2} ns a row, every other row {before_half:.2}");
         println!("  push {push:.2} ({:.2} of it), push_row {push_row:.2} ({:.2})", push / before, push_row / before);
+        println!("  push_row without a key {without_key:.2}");
         println!("  extend_range {range:.2} ({:.2}), is_valid {valid:.2}", range / before);
         println!("  gather every other {gather_half:.2} ({:.2}), runs of 48 {gather_runs:.2}", gather_half / before_half);
         println!("  partition {divide:.2}, with extras {divide_odd:.2}");
