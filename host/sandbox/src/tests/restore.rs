@@ -303,7 +303,7 @@ fn a_capture_that_is_merged_as_it_is_says_the_same_as_one_that_was_encoded_befor
             capture.merge_into(&older, &mut image).unwrap();
             let merged = image.to_vec();
             assert_eq!(merged.len(), image.size_bytes());
-            assert!(memory(&restore(&template, &[merged.clone()])) == memory(&instance), "checkpoint {checkpoint}");
+            assert!(memory(&restore(&template, std::slice::from_ref(&merged))) == memory(&instance), "checkpoint {checkpoint}");
             both.push(again.encode());
             let mut encoded = merge(&both.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
             // The number of its checkpoint, and that alone, differs.
