@@ -100,9 +100,9 @@ impl State {
     }
 }
 
-struct EncodedImage(Vec<u8>);
+struct StateBytes(Vec<u8>);
 
-impl CapturedState for EncodedImage {
+impl CapturedState for StateBytes {
     fn raw_bytes(&self) -> usize {
         self.0.len()
     }
@@ -264,7 +264,7 @@ impl OperatorInstance for Native {
             image.keys.extend(changed.keys.iter().filter_map(|key| Some((key.clone(), *self.state.keys.get(key)?))));
             image.seen.extend(changed.seen.iter().filter_map(|id| Some((*id, *self.state.seen.get(id)?))));
         }
-        Ok(Some(Box::new(EncodedImage(image.encode()))))
+        Ok(Some(Box::new(StateBytes(image.encode()))))
     }
 
     fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
