@@ -39,6 +39,8 @@ pub(crate) struct Coordinator {
     /// The process that workers connect to; none while it is down.
     pub(crate) current: Option<ProcessId>,
     pub(crate) newest: ProcessId,
+    /// A process of another origin, on another computer, that workers find as well; none while there is none.
+    pub(crate) stranger: Option<ProcessId>,
     /// The metadata on its disk.
     pub(crate) stored: Option<StoredJob>,
     pub(crate) edition: Edition,
@@ -58,6 +60,7 @@ impl Coordinator {
             processes: BTreeMap::new(),
             current: None,
             newest: 0,
+            stranger: None,
             stored: None,
             edition,
             was_given_time: false,
@@ -66,6 +69,13 @@ impl Coordinator {
             said_last: String::new(),
             ending_since_us: None,
         }
+    }
+
+    /// The process whose connection with a worker this is, of those that workers find.
+    pub(crate) fn process_of(&self, worker: usize, session: Session) -> Option<ProcessId> {
+        let mut found = self.current.into_iter().chain(self.stranger);
+        let has_link = |id: &ProcessId| self.processes.get(id).is_some_and(|of| of.links.get(&session) == Some(&worker));
+        found.find(has_link)
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -83,15 +93,32 @@ impl Coordinator {
 }
 
 impl Process {
+    /// One that has just started.
+    pub(crate) fn new(machine: Machine, log: JobLog) -> Process {
+        Process {
+            machine,
+            master: None,
+            links: BTreeMap::new(),
+            log: Arc::new(Mutex::new(log)),
+            requests: VecDeque::new(),
+            storing_until_us: None,
+            written_us: 0,
+            tick_us: None,
+        }
+    }
+
     /// Where the job is in its life; none before it was submitted.
     pub(crate) fn state(&self) -> Option<JobState> {
         self.machine.jobs().first().map(|job| job.state)
     }
 }
 
-/// The lives of one coordinator follow each other.
+/// Numbers from here on are those of strangers.
+pub(crate) const STRANGERS: ProcessId = 1 << 32;
+
+/// The lives of one coordinator follow each other; a stranger is of another origin.
 pub(crate) fn epoch(id: ProcessId) -> Epoch {
-    Epoch { origin: [7; 16], count: id }
+    Epoch { origin: if id < STRANGERS { [7; 16] } else { [8; 16] }, count: id % STRANGERS }
 }
 
 /// Something that the storage is asked for.

@@ -29,6 +29,8 @@ struct State {
     /// So many reads of what tasks have stored find nothing.
     damaged_reads: u64,
     was_damaged: bool,
+    /// Files of tasks that were deleted since anybody looked.
+    deleted: Vec<String>,
 }
 
 /// The store. Clones are the same store.
@@ -40,7 +42,7 @@ pub(crate) struct Disk {
 
 impl Disk {
     pub(crate) fn new(random: Random) -> Disk {
-        let state = State { random, fail_percent: 0, failed: 0, damaged_reads: 0, was_damaged: false };
+        let state = State { random, fail_percent: 0, failed: 0, damaged_reads: 0, was_damaged: false, deleted: Vec::new() };
         Disk { store: Arc::new(InMemory::new()), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -74,6 +76,16 @@ impl Disk {
         state.damaged_reads -= 1;
         state.was_damaged = true;
         true
+    }
+
+    /// Files of tasks that somebody wanted to be deleted since this was asked last.
+    pub(crate) fn take_deleted(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().deleted)
+    }
+
+    /// The store itself, where nothing goes wrong.
+    pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
+        self.store.clone()
     }
 
     /// Requests that have failed so far.
@@ -140,6 +152,9 @@ impl ObjectStore for Disk {
             let this = this.clone();
             async move {
                 let location = location?;
+                if let Some(file) = location.as_ref().strip_prefix("sim/files/") {
+                    this.state.lock().deleted.push(file.to_owned());
+                }
                 this.pass(this.store.delete(&location)).await?;
                 Ok(location)
             }

@@ -25,6 +25,7 @@ mod scenario;
 
 mod sightings;
 mod source;
+mod wishes;
 mod worker;
 mod world;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_model::{Batch, BatchRef, CheckpointId, RowRef, Timestamp, WATERMARK_END, WATERMARK_START};
-use weir_sandbox::{CallError, EmittedRows, Rejection, SandboxError};
+use weir_sandbox::{CallError, EmittedRows, EncodedImage, Rejection, SandboxError};
 use weir_task::{CapturedState, InstanceFactory, OperatorInstance};
 
 use crate::clock::SimClock;
@@ -100,19 +100,21 @@ impl State {
     }
 }
 
-struct EncodedImage(Vec<u8>);
+struct StateBytes(Vec<u8>);
 
-impl CapturedState for EncodedImage {
+impl CapturedState for StateBytes {
     fn raw_bytes(&self) -> usize {
         self.0.len()
     }
 
-    fn encode(&self) -> Vec<u8> {
-        self.0.clone()
+    fn encode(self: Box<Self>, image: &mut EncodedImage) {
+        image.set(&self.0);
     }
 
-    fn merge(&self, images: &[&[u8]]) -> Result<Vec<u8>, String> {
-        Ok(State::of_chain(images).encode())
+    fn merge(self: Box<Self>, older: &[&[u8]], image: &mut EncodedImage) -> Result<(), String> {
+        let images: Vec<&[u8]> = older.iter().copied().chain([self.0.as_slice()]).collect();
+        image.set(&State::of_chain(&images).encode());
+        Ok(())
     }
 }
 
@@ -262,7 +264,7 @@ impl OperatorInstance for Native {
             image.keys.extend(changed.keys.iter().filter_map(|key| Some((key.clone(), *self.state.keys.get(key)?))));
             image.seen.extend(changed.seen.iter().filter_map(|id| Some((*id, *self.state.seen.get(id)?))));
         }
-        Ok(Some(Box::new(EncodedImage(image.encode()))))
+        Ok(Some(Box::new(StateBytes(image.encode()))))
     }
 
     fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {

@@ -17,13 +17,13 @@ use crate::scenario::{DIGEST, Input, RowId, VALUE_HEAD};
 /// A row that a sink has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    pub(crate) key: Vec<u8>,
+    pub(crate) key: Option<Vec<u8>>,
     pub(crate) id: RowId,
     /// What a counting operator said: how many of the kind it had seen.
     pub(crate) number: u32,
     /// What an operator said at its end.
     pub(crate) digest: u64,
-    /// Every byte of its body is as the source gave it.
+    /// Every byte of its body and its headers is as the source gave it.
     pub(crate) whole: bool,
 }
 
@@ -223,7 +223,7 @@ impl Sink for SimSink {
         self.check()?;
         self.clock.spend(self.row_us * rows.len() as u64);
         for row in rows.rows() {
-            let (key, value) = (row.key_bytes(), row.value_bytes());
+            let value = row.value_bytes();
             let mut id = [0; 7];
             id.copy_from_slice(&value[..7]);
             let number = u32::from_le_bytes([value[7], value[8], value[9], value[10]]);
@@ -232,8 +232,8 @@ impl Sink for SimSink {
             if is_digest {
                 digest.copy_from_slice(&value[VALUE_HEAD..VALUE_HEAD + 8]);
             }
-            let whole = is_digest || self.input.is_whole(&id, value);
-            self.rows.push(Record { key: key.to_vec(), id, number, digest: u64::from_le_bytes(digest), whole });
+            let whole = is_digest || (self.input.is_whole(&id, value) && row.headers == self.input.headers(&id));
+            self.rows.push(Record { key: row.key.map(<[u8]>::to_vec), id, number, digest: u64::from_le_bytes(digest), whole });
         }
         Ok(())
     }

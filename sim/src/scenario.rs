@@ -3,7 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use weir_model::push_header;
+
 use crate::random::{Random, mix};
+
+/// Of so many rows one has no key, and one has headers.
+const NO_KEY_EVERY: u64 = 16;
+const HEADERS_EVERY: u64 = 5;
 
 /// What kind of run a seed makes. The numbers are those of the acceptance scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,10 +191,25 @@ impl Input {
         mix(self.seed ^ u64::from_le_bytes(word))
     }
 
-    pub(crate) fn key(&self, id: &RowId) -> Vec<u8> {
+    /// The key of a row. Some have none.
+    pub(crate) fn key(&self, id: &RowId) -> Option<Vec<u8>> {
         let hash = self.hash(id);
+        if (hash >> 48).is_multiple_of(NO_KEY_EVERY) {
+            return None;
+        }
         let key = if self.skewed && !hash.is_multiple_of(10) { 0 } else { (hash >> 8) % self.keys };
-        format!("k{key}").into_bytes()
+        Some(format!("k{key}").into_bytes())
+    }
+
+    /// The headers of a row. Few have some.
+    pub(crate) fn headers(&self, id: &RowId) -> Vec<u8> {
+        let hash = self.hash(id);
+        let mut headers = Vec::new();
+        if (hash >> 40).is_multiple_of(HEADERS_EVERY) {
+            push_header(&mut headers, b"row", &id[..6]);
+            push_header(&mut headers, b"", &hash.to_le_bytes()[..(hash % 8) as usize]);
+        }
+        headers
     }
 
     fn body_len(&self, id: &RowId) -> usize {
@@ -248,6 +269,8 @@ pub(crate) enum Fault {
     WorkerStuck,
     /// Another coordinator takes the place of one that goes on.
     SecondCoordinator,
+    /// A coordinator of another origin can be found as well, for a time.
+    Stranger,
     /// Some reads find nothing where something is.
     DamageOnce,
     /// A file of the newest checkpoint is lost, and all processes end.
@@ -570,7 +593,7 @@ fn input(random: &mut Random, profile: Profile, shape: Shape) -> Input {
 fn faults(random: &mut Random, profile: Profile, scenario: &Scenario) -> Vec<(u64, Fault)> {
     use Fault::{
         Cancel, ControlLost, CoordinatorCrash, DamageForGood, DamageOnce, DataLost, DiskFails, DiskSlow, Hang, Partition,
-        Rescale, SecondCoordinator, Stop, WorkerCrash, WorkerStuck,
+        Rescale, SecondCoordinator, Stop, Stranger, WorkerCrash, WorkerStuck,
     };
     let kinds: &[Fault] = match profile {
         Profile::S20Kills => &[WorkerCrash, WorkerCrash, CoordinatorCrash, DataLost, ControlLost],
@@ -579,7 +602,9 @@ fn faults(random: &mut Random, profile: Profile, scenario: &Scenario) -> Vec<(u6
         Profile::S80Uncertain => &[WorkerCrash, CoordinatorCrash, Cancel],
         Profile::S84Damage => &[DamageForGood, DamageForGood, DamageOnce, WorkerCrash, CoordinatorCrash, Stop],
         Profile::S86Hang => &[Hang, Hang, WorkerStuck, WorkerStuck, WorkerCrash, CoordinatorCrash, Stop, Cancel, Rescale],
-        Profile::S88Second => &[SecondCoordinator, SecondCoordinator, WorkerCrash, CoordinatorCrash, Partition, Rescale, Cancel],
+        Profile::S88Second => {
+            &[SecondCoordinator, SecondCoordinator, Stranger, WorkerCrash, CoordinatorCrash, Partition, Rescale, Cancel]
+        }
         Profile::S28Idle => return Vec::new(),
         _ => &[
             WorkerCrash,

@@ -75,6 +75,10 @@ pub struct Sightings {
     pub second_coordinators: u64,
     /// Of these, those that took it from one whose writing stood still before a checkpoint was complete.
     pub paused: u64,
+    /// Coordinators of another origin.
+    pub strangers: u64,
+    /// Workers that met one and stayed with their own.
+    pub stayed: u64,
     /// Partitions of the network.
     pub partitions: u64,
     /// Requests to the disk that failed.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_connectors::{ConnectorError, Polled, Source};
-use weir_model::Batch;
+use weir_model::{Batch, RowRef};
 
 use crate::clock::SimClock;
 use crate::scenario::Input;
@@ -68,7 +68,9 @@ impl Source for SimSource {
                     break;
                 }
                 let id = Input::id(self.source, *split, *position);
-                rows.push((of.at_us(*position) / 1_000) as i64, &self.input.key(&id), &self.input.value(&id));
+                let (key, value, headers) = (self.input.key(&id), self.input.value(&id), self.input.headers(&id));
+                let timestamp = (of.at_us(*position) / 1_000) as i64;
+                rows.push_row(RowRef { timestamp, key: key.as_deref(), value: Some(&value), headers: &headers });
                 *position += 1;
             }
             if *position < of.rows {

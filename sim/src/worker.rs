@@ -8,7 +8,7 @@ use weir_storage::{JobStorage, StorageError};
 use weir_worker::{ComponentSource, Storages};
 
 use crate::disk::Disk;
-use crate::ids::Session;
+use crate::ids::{ProcessId, Session};
 
 /// No operator is a component here, so nothing is ever compiled; one engine does for all runs.
 pub(crate) static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| match Sandbox::new(SandboxOptions::default()) {
@@ -27,14 +27,25 @@ pub(crate) struct Worker {
     pub(crate) connecting: bool,
     /// It stands still in whatever it does with storage or files until then.
     pub(crate) stuck_until_us: u64,
-    /// The coordinator that leads what it runs: the life of it that it joined last.
+    /// The process that it has registered with last.
+    pub(crate) joined: Option<ProcessId>,
+    /// The coordinator that leads what it runs: the life of it that welcomed it last.
     pub(crate) led_by: Option<Epoch>,
     pub(crate) process: Option<weir_worker::Worker>,
 }
 
 impl Worker {
     pub(crate) fn new() -> Worker {
-        Worker { alive: false, incarnation: 0, session: None, connecting: false, stuck_until_us: 0, led_by: None, process: None }
+        Worker {
+            alive: false,
+            incarnation: 0,
+            session: None,
+            connecting: false,
+            stuck_until_us: 0,
+            joined: None,
+            led_by: None,
+            process: None,
+        }
     }
 }
 

@@ -7,14 +7,17 @@ mod coordinator;
 mod faults;
 mod run;
 mod storekeeper;
+mod stranger;
+mod watch;
 mod wires;
 mod workers;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use object_store::ObjectStore;
 use parking_lot::Mutex;
 use weir_cluster::{Change, ChangeId};
 use weir_master::Input as Told;
@@ -33,6 +36,7 @@ use crate::outside::Outside;
 use crate::random::{Random, Trace};
 use crate::scenario::{Fault, Input, Mutation, Profile, Scenario};
 use crate::sightings::Sightings;
+use crate::wishes::Wishes;
 use crate::worker::Worker;
 
 /// Something that happens at a time.
@@ -51,6 +55,7 @@ pub(crate) enum Event {
     Connect(usize),
     WorkerStarts(usize),
     CoordinatorStarts,
+    StrangerLeaves(ProcessId),
     ClusterTick(ProcessId),
     Look,
     ToMaster(ProcessId, Box<Told>),
@@ -97,6 +102,7 @@ impl Event {
             Event::DataLost(a, b) => [26, *a as u64, *b as u64],
             Event::DiskHeals => [27, 0, 0],
             Event::DiskFast => [28, 0, 0],
+            Event::StrangerLeaves(id) => [29, *id, 0],
         }
     }
 }
@@ -119,6 +125,11 @@ pub(crate) struct World {
     pub(crate) wires: BTreeMap<WireKey, Wire>,
     pub(crate) coordinator: Coordinator,
     pub(crate) woken: WakeQueue,
+    /// The storage as it is, whatever goes wrong on the way there.
+    pub(crate) reader: JobStorage,
+    /// Files by the manifest that names them.
+    pub(crate) named: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) wishes: Wishes,
     /// Checkpoints that are whole, oldest first, with the files that they have written.
     pub(crate) whole: Vec<(CheckpointId, Vec<String>)>,
     /// Until when nothing is heard of the storage.
@@ -141,12 +152,16 @@ impl World {
         let mut random = Random::new(seed ^ 0xA5A5);
         let scenario = Scenario::new(seed, profile);
         let edition = scenario.edition(&mut random);
+        let disk = Disk::new(random.fork());
         World {
+            reader: storage_of(disk.store()),
+            named: BTreeMap::new(),
+            wishes: Wishes::default(),
             input: Arc::new(scenario.input.clone()),
             mutation,
             clock: Arc::default(),
             outside: Arc::default(),
-            disk: Disk::new(random.fork()),
+            disk,
             trace: Trace::default(),
             seen: Sightings::default(),
             workers: (0..scenario.workers).map(|_| Worker::new()).collect(),
@@ -205,10 +220,7 @@ impl World {
     }
 
     pub(crate) fn open_storage(&self) -> JobStorage {
-        match JobStorage::with_store(Arc::new(self.disk.clone()), "sim:", "sim") {
-            Ok(storage) => storage,
-            Err(error) => panic!("a storage in memory cannot be opened: {error}"),
-        }
+        storage_of(Arc::new(self.disk.clone()))
     }
 
     /// What a write usually takes.
@@ -251,5 +263,12 @@ impl World {
     pub(crate) fn send_to_coordinator(&mut self, worker: usize, session: Session, report: Report, delay_us: u64) {
         let at_us = self.in_order(worker, self.coordinator_node(), delay_us);
         self.at(at_us, Event::ToCoordinator(worker, session, Box::new(report)));
+    }
+}
+
+fn storage_of(store: Arc<dyn ObjectStore>) -> JobStorage {
+    match JobStorage::with_store(store, "sim:", "sim") {
+        Ok(storage) => storage,
+        Err(error) => panic!("a storage in memory cannot be opened: {error}"),
     }
 }

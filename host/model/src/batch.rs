@@ -1,6 +1,8 @@
 //! Rows, column by column: the shape of `types.batch` in the WIT, on the wire and in the host.
 
 #[cfg(test)]
+mod bench;
+#[cfg(test)]
 mod tests;
 
 use std::ops::Range;

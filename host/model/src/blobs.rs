@@ -81,15 +81,18 @@ impl Blobs {
             self.ends.extend((1..=items.len()).map(|n| (at + n * width) as u32));
             return;
         }
-        let mut rest = items;
-        while let [first, ..] = *rest {
-            let run = rest.iter().zip(first..).take_while(|(item, next)| **item == *next).count();
-            if run == 1 {
+        let mut at = 0;
+        while let Some(&first) = items.get(at) {
+            let mut end = at + 1;
+            while items.get(end).is_some_and(|&item| item.wrapping_sub(first) as usize == end - at) {
+                end += 1;
+            }
+            if end - at == 1 {
                 self.push(other.get(first as usize));
             } else {
-                self.extend_range(other, first as usize..first as usize + run);
+                self.extend_range(other, first as usize..first as usize + (end - at));
             }
-            rest = &rest[run..];
+            at = end;
         }
     }
 

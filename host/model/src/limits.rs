@@ -155,6 +155,10 @@ pub const CALLS_UNTIL_MORE_ROWS: usize = 4_096;
 /// Deltas an image may consist of before it is merged.
 pub const IMAGE_CHAIN_MAX: usize = 16;
 
+/// Memory for captured pages that a process keeps to use again: what a checkpoint of some gibibytes of state writes in between is
+/// encoded and given back while its captures are still being taken.
+pub const CAPTURE_BLOCKS_BYTES_MAX: usize = 64 << 20;
+
 /// A worker says that it is alive this often.
 pub const HEARTBEAT_INTERVAL_MS: u64 = 250;
 

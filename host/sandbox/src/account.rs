@@ -81,6 +81,11 @@ impl OperatorMemory {
         Ok(charge)
     }
 
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// What its template shares with each instance.
     pub(crate) fn set_template_bytes(&self, bytes: u64) {
         self.template_bytes.store(bytes, Ordering::Relaxed);

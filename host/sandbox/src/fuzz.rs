@@ -3,8 +3,9 @@
 use wasmparser::{Validator, WasmFeatures};
 use weir_model::Digest;
 
-use crate::image::{Encoder, Header, ImageError, Kind, for_each_page, merge, parse_chain};
+use crate::image::{EncodedImage, Encoder, Header, ImageError, Kind, for_each_page, merge, parse_chain};
 use crate::intake;
+use crate::memory::PageSet;
 
 /// Takes a component in. What is accepted is valid once it is instrumented.
 ///
@@ -27,7 +28,7 @@ pub fn component(bytes: &[u8]) -> String {
     }
 }
 
-/// A chain of images, one after the other: each has its length before it, in four bytes. Also with checksums that fit, for lies that
+/// A chain of images, one after the other: each has its length before it, in four bytes. Also with a head that fits, for lies that
 /// hide behind one.
 pub fn images(bytes: &[u8]) -> String {
     let mut chain = split(bytes);
@@ -46,15 +47,13 @@ fn split(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     parts
 }
 
-/// Makes length and checksum of an image right.
+/// Makes mark, version and length of an image right.
 fn seal(image: &mut [u8]) {
-    let Some(end) = image.len().checked_sub(16).filter(|end| *end >= 24) else { return };
     let length = (image.len() as u64).to_le_bytes();
-    image[..8].copy_from_slice(b"weirimg\0");
-    image[8..10].copy_from_slice(&1u16.to_le_bytes());
-    image[16..24].copy_from_slice(&length);
-    let checksum = xxhash_rust::xxh3::xxh3_128(&image[..end]).to_le_bytes();
-    image[end..].copy_from_slice(&checksum);
+    let Some(head) = image.first_chunk_mut::<24>() else { return };
+    head[..8].copy_from_slice(b"weirimg\0");
+    head[8..10].copy_from_slice(&2u16.to_le_bytes());
+    head[16..].copy_from_slice(&length);
 }
 
 fn chain_of(chain: &[Vec<u8>]) -> String {
@@ -81,9 +80,12 @@ pub fn chains() -> Vec<Vec<u8>> {
     let page = vec![7; crate::memory::PAGE_BYTES];
     let image = |kind, checkpoint, pages: &[u32]| {
         let header = Header { kind, digest: Digest([1; 32]), template: 5, checkpoint };
-        let mut encoder = Encoder::new(&header, &vec![vec![1, 2]], 1);
-        encoder.memory(64 << 10, pages.iter().map(|number| (*number, page.as_slice())));
-        encoder.finish()
+        let mut image = EncodedImage::default();
+        let mut encoder = Encoder::new(&mut image, &header, &vec![vec![1, 2]], 1);
+        encoder.memory(64 << 10, &pages.iter().copied().collect(), &PageSet::default());
+        encoder.pages(pages.iter().map(|_| page.as_slice()));
+        encoder.finish();
+        image.to_vec()
     };
     let chains = [
         vec![image(Kind::Template, 0, &[0, 1, 2])],

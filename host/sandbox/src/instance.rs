@@ -54,6 +54,8 @@ struct Memory {
     /// Pages of the template that this instance has written, so that it has them for itself.
     own: PageSet,
     template_pages: u32,
+    /// Those of the template that hold no state. They are not looked at, and count as written once any others are.
+    scratch: PageSet,
 }
 
 impl Instance {
@@ -99,6 +101,7 @@ impl Instance {
                 tracker: engine.tracking.tracker(template),
                 own: PageSet::default(),
                 template_pages: (template.size() / PAGE_BYTES) as u32,
+                scratch: template.scratch().clone().collect::<PageSet>().below((template.size() / PAGE_BYTES) as u32),
             })
             .collect();
         let deadline_epochs = engine.deadline_epochs(template.limits().call_deadline);
@@ -306,7 +309,7 @@ impl Instance {
                     .uncommitted
                     .iter()
                     .fold(written[index].clone(), |pages, (_, uncommitted)| pages.union(&uncommitted[index]));
-                memory.copy(pages)
+                memory.copy(&pages)
             })
             .collect();
         self.uncommitted.push((checkpoint, written));
@@ -392,17 +395,12 @@ impl Memory {
             return 0;
         }
         let before = self.own.len();
-        self.own = self.own.union(&written);
+        self.own = self.own.union(&written).union(&self.scratch);
         self.own.len() - before
     }
 
-    fn copy(&self, pages: PageSet) -> CapturedMemory {
+    fn copy(&self, written: &PageSet) -> CapturedMemory {
         // SAFETY: as above: the guest does not run, and nobody else writes.
-        let memory = unsafe { self.region.bytes() };
-        let mut bytes = Vec::with_capacity(pages.len() * PAGE_BYTES);
-        for run in pages.runs() {
-            bytes.extend_from_slice(&memory[run.first as usize * PAGE_BYTES..run.end() as usize * PAGE_BYTES]);
-        }
-        CapturedMemory { size: memory.len() as u64, pages, bytes }
+        CapturedMemory::of(unsafe { self.region.bytes() }, written)
     }
 }

@@ -50,7 +50,7 @@ pub use emitted_rows::{EmittedRows, Mark};
 pub use engine::SandboxOptions;
 pub use error::{CallError, SandboxError, Trap, TrapKind};
 pub use guest::KeyShare;
-pub use image::{Capture, ImageError, merge};
+pub use image::{Capture, EncodedImage, ImageError, merge};
 pub use instance::{Instance, Rejection};
 pub use intake::{Inspection, IntakeError, MemoryInfo, SnapshotKind, Tool};
 pub use limits::InstanceLimits;

@@ -1,8 +1,9 @@
 //! Templates: an operator right after `open`, sealed, from which all its instances start.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use weir_model::{Columns, Description, StateKind, limits};
+use weir_model::{Columns, Description, Scratch, StateKind, limits};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::account::{Charge, OperatorMemory};
@@ -11,9 +12,9 @@ use crate::component::{Component, OperatorContext};
 use crate::describe;
 use crate::error::{SandboxError, Trap};
 use crate::guest::{Guest, Phase};
-use crate::image::{Content, Encoder, Globals, Header, Image, ImageError, Kind, for_each_page};
+use crate::image::{Content, EncodedImage, Encoder, Globals, Header, Image, ImageError, Kind, for_each_page};
 use crate::limits::{InstanceLimits, Limiter};
-use crate::memory::{PAGE_BYTES, Region, SealedBuilder, SealedMemory, Start};
+use crate::memory::{PAGE_BYTES, PageSet, Region, SealedBuilder, SealedMemory, Start};
 use crate::parts::{Parts, check_sizes};
 use crate::reports::{HostEvents, Reports, cut};
 
@@ -79,7 +80,8 @@ impl Template {
         check_columns(&columns, &description).map_err(|reason| SandboxError::Contract { digest, reason })?;
         store.set_epoch_deadline(component.engine().deadline_epochs(limits.call_deadline));
         let globals = exports.read_globals(&mut store).map_err(trapped)?;
-        let memories = regions.iter().map(|region| seal(region)).collect::<Result<_, _>>()?;
+        let memories = regions.iter().enumerate().map(|(index, region)| seal(region, scratch_pages(description.scratch, index)));
+        let memories = memories.collect::<Result<_, _>>()?;
         drop((store, regions));
         Template::new(component.clone(), *limits, reports, description, columns, account, memories, globals)
     }
@@ -114,6 +116,7 @@ impl Template {
         let memories = (0..image.memories.len())
             .map(|memory| {
                 let builder = SealedBuilder::new(image.memories[memory].size as usize).map_err(make_template)?;
+                let builder = builder.with_scratch(scratch_pages(description.scratch, memory));
                 for_each_page(chain, memory, |first, content| match content {
                     Content::Bytes(bytes) => builder.write(first, bytes).map_err(make_template),
                     Content::Zero(_) => Ok(()),
@@ -156,15 +159,18 @@ impl Template {
         Ok(template)
     }
 
-    /// The template as bytes to store: whole, compressed, with a checksum. Enough to restore it elsewhere, given the
+    /// The template as bytes to store: whole, compressed. Enough to restore it elsewhere, given the
     /// component.
     pub fn encode(&self) -> Vec<u8> {
         let inner = &*self.inner;
-        let mut encoder = Encoder::new(&self.header(Kind::Template, 0), &inner.globals, inner.memories.len());
+        let mut image = EncodedImage::default();
+        let mut encoder = Encoder::new(&mut image, &self.header(Kind::Template, 0), &inner.globals, inner.memories.len());
         for memory in &inner.memories {
-            encoder.memory(memory.size() as u64, memory.pages().iter().map(|page| (page, memory.page(page))));
+            encoder.memory(memory.size() as u64, memory.pages(), &PageSet::default());
+            encoder.pages(memory.pages().iter().map(|page| memory.page(page)));
         }
-        with_columns(&inner.columns, &encoder.finish())
+        encoder.finish();
+        with_columns(&inner.columns, &image.to_vec())
     }
 
     /// The parts of an instance with memories of these sizes over the template's, and these globals.
@@ -222,6 +228,11 @@ impl Template {
         &self.inner.memories
     }
 
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.inner.account.held()
+    }
+
     pub(crate) fn header(&self, kind: Kind, checkpoint: u64) -> Header {
         Header { kind, digest: self.inner.component.digest(), template: self.inner.id, checkpoint }
     }
@@ -276,9 +287,16 @@ fn make_template(source: std::io::Error) -> SandboxError {
     SandboxError::Memory { action: "make a template's memory", source }
 }
 
+/// Pages of a memory that hold no state, whole ones: a component that says so has one memory only.
+fn scratch_pages(scratch: Option<Scratch>, memory: usize) -> Range<u32> {
+    let Some(Scratch { offset, len }) = scratch.filter(|_| memory == 0) else { return 0..0 };
+    let (page, end) = (PAGE_BYTES as u64, u64::from(offset) + u64::from(len));
+    u64::from(offset).div_ceil(page) as u32..(end / page) as u32
+}
+
 #[allow(unsafe_code, reason = "reads a guest's memory")]
-fn seal(region: &Region) -> Result<Arc<SealedMemory>, SandboxError> {
-    let builder = SealedBuilder::new(region.size()).map_err(make_template)?;
+fn seal(region: &Region, scratch: Range<u32>) -> Result<Arc<SealedMemory>, SandboxError> {
+    let builder = SealedBuilder::new(region.size()).map_err(make_template)?.with_scratch(scratch);
     // SAFETY: `open` has returned and the store is not used while this slice lives.
     builder.write(0, unsafe { region.bytes() }).map_err(make_template)?;
     builder.seal().map(Arc::new).map_err(make_template)

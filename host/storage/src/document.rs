@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::StorageError;
 
@@ -24,7 +24,25 @@ const END: &str = "\n}\n";
 
 /// xxh3_64 as 16 hexadecimal digits: the form of every checksum of this crate.
 pub(crate) fn checksum(bytes: &[u8]) -> String {
-    format!("{:016x}", xxh3_64(bytes))
+    digits(xxh3_64(bytes))
+}
+
+fn digits(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
+/// The same of bytes that come piece by piece.
+#[derive(Default)]
+pub(crate) struct Checksum(Xxh3Default);
+
+impl Checksum {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn digits(&self) -> String {
+        digits(self.0.digest())
+    }
 }
 
 /// The bytes of a document.

@@ -9,8 +9,9 @@ use object_store::{MultipartUpload, PutPayload};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use crate::document::Checksum;
 use crate::folder::JobFolder;
-use crate::{Segment, StorageError, StoredFile, document};
+use crate::{Segment, StorageError, StoredFile};
 
 /// Size of a part. Some stores want all parts but the last to be of one size, and none below 5 MiB.
 const PART_BYTES: usize = 8 << 20;
@@ -54,26 +55,37 @@ impl SnapshotWriter {
     /// # Errors
     /// What the storage said to an earlier part or to this one. The writer is of no use afterwards: drop it.
     pub fn append(&mut self, payload: &[u8]) -> Result<Segment, StorageError> {
+        self.append_pieces(&[payload])
+    }
+
+    /// The same for a payload that is not in one piece.
+    ///
+    /// # Errors
+    /// As [`SnapshotWriter::append`].
+    pub fn append_pieces(&mut self, payload: &[&[u8]]) -> Result<Segment, StorageError> {
         if self.failed {
             return Err(StorageError::Misuse(format!("file `{}` is written to after an error", self.name)));
         }
-        let segment = Segment {
-            file: self.name.clone(),
-            offset: self.bytes,
-            length: payload.len() as u64,
-            checksum: document::checksum(payload),
-        };
-        let mut rest = payload;
+        let mut checksum = Checksum::default();
+        let offset = self.bytes;
+        for piece in payload {
+            checksum.add(piece);
+            self.fill(piece).inspect_err(|_| self.failed = true)?;
+        }
+        Ok(Segment { file: self.name.clone(), offset, length: self.bytes - offset, checksum: checksum.digits() })
+    }
+
+    fn fill(&mut self, mut rest: &[u8]) -> Result<(), StorageError> {
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(PART_BYTES - self.buffer.len()));
             self.buffer.extend_from_slice(now);
+            self.bytes += now.len() as u64;
             rest = later;
             if self.buffer.len() == PART_BYTES {
-                self.send_part().inspect_err(|_| self.failed = true)?;
+                self.send_part()?;
             }
         }
-        self.bytes += segment.length;
-        Ok(segment)
+        Ok(())
     }
 
     /// Completes the file. It is whole, visible and durable when this returns.
@@ -104,13 +116,16 @@ impl SnapshotWriter {
 
     fn send_part(&mut self) -> Result<(), StorageError> {
         self.wait_for_parts(PARTS_IN_FLIGHT_MAX - 1)?;
+        // The first part grows as it is filled, since most files have no other. Whoever has filled one fills the next as well.
+        let room = if self.buffer.len() == PART_BYTES { PART_BYTES } else { 0 };
+        let part = mem::replace(&mut self.buffer, Vec::with_capacity(room));
         let backend = &self.folder.backend;
         let upload = match &mut self.upload {
             Some(upload) => upload,
             none => none.insert(backend.upload(&self.path)?),
         };
-        let part = upload.put_part(PutPayload::from_bytes(Bytes::from(mem::take(&mut self.buffer))));
-        self.parts.spawn_on(part, backend.handle());
+        let sent = upload.put_part(PutPayload::from_bytes(Bytes::from(part)));
+        self.parts.spawn_on(sent, backend.handle());
         Ok(())
     }
 

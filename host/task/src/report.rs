@@ -7,6 +7,7 @@ use weir_channel::Frame;
 use weir_checkpoint::align::DeclineReason;
 use weir_connectors::ConnectorError;
 use weir_model::{Barrier, CheckpointId, InstanceId, KeyGroupRange, OperatorUid, TaskId, Timestamp};
+use weir_sandbox::EncodedImage;
 
 use crate::TaskError;
 
@@ -53,13 +54,13 @@ pub struct SourceState {
 pub trait CapturedState: Send {
     /// Bytes held, before compression.
     fn raw_bytes(&self) -> usize;
-    /// The state as bytes to store.
-    fn encode(&self) -> Vec<u8>;
-    /// Encoded captures of one instance, oldest first, as one that says the same.
+    /// Writes the state as bytes to store, into `image`. What it holds is given back meanwhile.
+    fn encode(self: Box<Self>, image: &mut EncodedImage);
+    /// Writes the state and the encoded ones that it follows, oldest first, as one that says the same.
     ///
     /// # Errors
     /// What is wrong with which of them.
-    fn merge(&self, images: &[&[u8]]) -> Result<Vec<u8>, String>;
+    fn merge(self: Box<Self>, older: &[&[u8]], image: &mut EncodedImage) -> Result<(), String>;
 }
 
 impl CapturedState for weir_sandbox::Capture {
@@ -67,12 +68,12 @@ impl CapturedState for weir_sandbox::Capture {
         weir_sandbox::Capture::raw_bytes(self)
     }
 
-    fn encode(&self) -> Vec<u8> {
-        weir_sandbox::Capture::encode(self)
+    fn encode(self: Box<Self>, image: &mut EncodedImage) {
+        self.encode_into(image);
     }
 
-    fn merge(&self, images: &[&[u8]]) -> Result<Vec<u8>, String> {
-        weir_sandbox::merge(images).map_err(|error| error.to_string())
+    fn merge(self: Box<Self>, older: &[&[u8]], image: &mut EncodedImage) -> Result<(), String> {
+        self.merge_into(older, image).map_err(|error| error.to_string())
     }
 }
 

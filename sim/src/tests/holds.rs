@@ -107,6 +107,7 @@ fn s88_output_equals_input_when_a_coordinator_goes_on_that_has_a_successor() {
     let Some(ran) = run_all("s88_output", Profile::S88Second, 200) else { return };
     saw(&ran, "a second coordinator", 60, |seen| seen.second_coordinators > 0);
     saw(&ran, "a coordinator that stands still while it completes a checkpoint", 20, |seen| seen.paused > 0);
+    saw(&ran, "a worker that stays with its coordinator", 5, |seen| seen.stayed > 0);
     saw(&ran, "an execution is taken over", 15, |seen| seen.taken_over > 0);
 }
 

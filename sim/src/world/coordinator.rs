@@ -1,9 +1,5 @@
 //! The lives of the coordinator's processes, what their machines hear and say, and what people want of the job.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use weir_cluster::{
     Ask, BegunChange, Change, ChangeId, Hello, Input as Told, JobAsk, Machine, NameAsk, Now as ClusterNow, Output as Says,
     RequestId, Settings, StoredJob, WriteFailure,
@@ -16,7 +12,7 @@ use weir_protocol::{Command, JobSpec, Register, Report, Running};
 use weir_storage::{JobLog, Writer};
 
 use super::{Event, World};
-use crate::coordinator::{Process, Request, epoch};
+use crate::coordinator::{Process, Request, STRANGERS, epoch};
 use crate::ids::{ProcessId, Session, name_of};
 use crate::scenario::{Edition, Fault, Scenario};
 
@@ -47,7 +43,7 @@ impl World {
         self.coordinator.current.is_some()
     }
 
-    fn cluster_now(&self) -> ClusterNow {
+    pub(super) fn cluster_now(&self) -> ClusterNow {
         ClusterNow { steady_ms: self.now_us() / 1_000, wall_ms: self.now_us() / 1_000 }
     }
 
@@ -58,28 +54,11 @@ impl World {
         }
         let storage = self.open_storage();
         let id = self.coordinator.newest + 1;
-        let settings = Settings {
-            cluster: "simulated".to_owned(),
-            certificate_until_ms: u64::MAX,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            default_storage: "sim:".to_owned(),
-            epoch: epoch(id),
-            succeeds: Vec::new(),
-        };
         let mut said = Vec::new();
         let stored = self.coordinator.stored.clone().into_iter().collect();
-        let machine = Machine::new(settings, self.cluster_now(), stored, &mut said);
+        let machine = Machine::new(settings(id), self.cluster_now(), stored, &mut said);
         (self.coordinator.newest, self.coordinator.current) = (id, Some(id));
-        let process = Process {
-            machine,
-            master: None,
-            links: BTreeMap::new(),
-            log: Arc::new(Mutex::new(JobLog::new(storage, Writer { epoch: epoch(id), nonce: id }))),
-            requests: VecDeque::new(),
-            storing_until_us: None,
-            written_us: 0,
-            tick_us: None,
-        };
+        let process = Process::new(machine, JobLog::new(storage, Writer { epoch: epoch(id), nonce: id }));
         self.coordinator.processes.insert(id, process);
         self.carry_out(id, said);
         self.after(TICK_US, Event::ClusterTick(id));
@@ -95,6 +74,7 @@ impl World {
         let Some(id) = self.coordinator.current.take() else { return };
         self.seen.coordinator_crashes += 1;
         self.log(|| "the coordinator crashes".to_owned());
+        self.wishes.hung_up(id);
         if let Some(process) = self.coordinator.processes.remove(&id) {
             self.outlives(process);
         }
@@ -116,15 +96,16 @@ impl World {
 
     fn hang_up(&mut self) {
         for worker in 0..self.workers.len() {
-            if self.workers[worker].session.take().is_some() {
+            // Those that are with a stranger notice nothing.
+            let of = &mut self.workers[worker];
+            if of.session.take_if(|_| of.joined.is_none_or(|id| id < STRANGERS)).is_some() {
                 self.connect_soon(worker, 20_000);
             }
         }
     }
 
-    /// A worker registers.
-    pub(crate) fn joins(&mut self, worker: usize, session: Session, running: Vec<Running>) {
-        let Some(id) = self.coordinator.current else { return };
+    /// A worker registers with a process.
+    pub(crate) fn joins(&mut self, id: ProcessId, worker: usize, session: Session, running: Vec<Running>) {
         let register = Register {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             slots: self.scenario.slots,
@@ -133,7 +114,7 @@ impl World {
             led_by: (!running.is_empty()).then_some(self.workers[worker].led_by).flatten(),
             running,
         };
-        self.workers[worker].led_by = Some(epoch(id));
+        self.workers[worker].joined = Some(id);
         let incarnation = self.workers[worker].incarnation;
         let hello = Hello { name: name_of(worker).as_str().into(), incarnation, from: name_of(worker) };
         if let Some(process) = self.process(id) {
@@ -142,10 +123,9 @@ impl World {
         self.tell_cluster(id, Told::Register { link: session, hello, register: Box::new(register) });
     }
 
-    /// Whether this is a connection of the process that counts.
+    /// Whether this is a connection of a process that workers find.
     pub(crate) fn knows_session(&self, worker: usize, session: Session) -> bool {
-        let process = self.coordinator.current.and_then(|id| self.coordinator.processes.get(&id));
-        process.is_some_and(|process| process.links.get(&session) == Some(&worker))
+        self.coordinator.process_of(worker, session).is_some()
     }
 
     /// The coordinator does not hear a worker any more, nor that one the coordinator.
@@ -154,7 +134,7 @@ impl World {
             self.workers[worker].session = None;
             self.connect_soon(worker, 20_000);
         }
-        if let Some(id) = self.coordinator.current.filter(|_| self.knows_session(worker, session)) {
+        if let Some(id) = self.coordinator.process_of(worker, session) {
             if let Some(process) = self.process(id) {
                 process.links.remove(&session);
             }
@@ -163,8 +143,8 @@ impl World {
     }
 
     /// What a worker reports.
-    pub(crate) fn reported(&mut self, session: Session, report: Report) {
-        if let Some(id) = self.coordinator.current {
+    pub(crate) fn reported(&mut self, worker: usize, session: Session, report: Report) {
+        if let Some(id) = self.coordinator.process_of(worker, session) {
             self.tell_cluster(id, Told::Report { link: session, report: Box::new(report) });
         }
     }
@@ -225,14 +205,14 @@ impl World {
     }
 
     /// Does what the cluster's machine says.
-    fn carry_out(&mut self, id: ProcessId, said: Vec<Says>) {
+    pub(super) fn carry_out(&mut self, id: ProcessId, said: Vec<Says>) {
         for says in said {
             if self.dies_now(id) {
                 return;
             }
             match says {
                 Says::Tell { link, command } => {
-                    self.check_command(&command);
+                    self.check_command(id, &command);
                     if let Some(worker) = self.process(id).and_then(|process| process.links.get(&link).copied()) {
                         self.send_to_worker(worker, link, command);
                     }
@@ -262,9 +242,14 @@ impl World {
                     Err(error) => self.outside.complain(format!("no master can be made: {error}")),
                 },
                 Says::Inform { input, .. } => self.after(INFORM_US, Event::ToMaster(id, input)),
-                Says::Answer { answer: Err(refusal), .. } => self.log(|| format!("refused: {refusal:?}")),
+                Says::Answer { request, answer } => {
+                    self.wishes.answered(request);
+                    if let Err(refusal) = answer {
+                        self.log(|| format!("refused: {refusal:?}"));
+                    }
+                }
                 Says::Log(line) => self.log(|| format!("coordinator {id} logs: {}", line.message)),
-                Says::Answer { .. } | Says::News => {}
+                Says::News => {}
             }
         }
     }
@@ -301,14 +286,16 @@ impl World {
                 Change::Forget { .. } => None,
                 Change::Succeeds(_) => before,
             };
+            self.wishes.note(self.coordinator.stored.as_ref(), self.now_us());
             Ok(())
         };
         self.tell_cluster(id, Told::Written { change: change_id, result });
     }
 
     /// Nobody may be told that a checkpoint is complete whose manifest is not durable.
-    fn check_command(&mut self, command: &Command) {
+    fn check_command(&mut self, id: ProcessId, command: &Command) {
         match command {
+            Command::Refused { .. } if id >= STRANGERS => self.seen.stayed += 1,
             Command::Unalign { .. } => self.seen.unaligned_late += 1,
             Command::Completed { execution, checkpoint, .. } => {
                 self.seen.announced_late += u64::from(self.seen.uncertain.contains(checkpoint));
@@ -378,6 +365,7 @@ impl World {
     fn ask(&mut self, id: ProcessId, ask: Ask) {
         self.coordinator.asked += 1;
         let request = RequestId(self.coordinator.asked);
+        self.wishes.ask(request, id, self.now_us());
         self.tell_cluster(id, Told::Asked { request, by: Person::User("somebody".to_owned()), ask });
     }
 
@@ -439,4 +427,16 @@ fn spec(scenario: &Scenario, edition: &Edition) -> JobSpec {
     description.inputs = ["left", "right"].map(|name| InputPort { name: name.to_owned(), doc: String::new() }).into();
     let natives = [("sim-join@1.0.0".to_owned(), description)].into();
     JobSpec { natives, ..JobSpec::new("sim.toml", &scenario.job_file(edition)) }
+}
+
+/// What a process is started with.
+pub(super) fn settings(id: ProcessId) -> Settings {
+    Settings {
+        cluster: "simulated".to_owned(),
+        certificate_until_ms: u64::MAX,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        default_storage: "sim:".to_owned(),
+        epoch: epoch(id),
+        succeeds: Vec::new(),
+    }
 }

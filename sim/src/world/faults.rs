@@ -53,6 +53,7 @@ impl World {
             }
             Fault::WorkerStuck => self.stick(worker),
             Fault::SecondCoordinator => self.second_coordinator(),
+            Fault::Stranger => self.stranger(),
             Fault::DamageOnce => self.disk.damage_reads(1 + other as u64),
             Fault::DamageForGood => self.damage_newest(),
         }
@@ -76,7 +77,7 @@ impl World {
         (0..self.workers.len()).for_each(|worker| self.crash_worker(worker));
     }
 
-    fn break_control(&mut self, worker: usize) {
+    pub(super) fn break_control(&mut self, worker: usize) {
         if let Some(session) = self.workers[worker].session.take() {
             let delay_us = self.random.below(50_000);
             self.after(delay_us, Event::SessionOver(worker, session));

@@ -50,6 +50,10 @@ impl World {
             self.happen(event);
             self.answer_calls();
             self.wake_all();
+            self.check_deleted();
+            if let Some(overdue) = self.wishes.overdue(at_us, last_fault_us) {
+                return Err(format!("{overdue}: {}", self.coordinator.describe()));
+            }
             if self.coordinator.ending_since_us.is_some_and(|since_us| at_us > since_us + CANCEL_US) {
                 return Err(format!("a cancelled job is not over: {}", self.coordinator.describe()));
             }
@@ -77,13 +81,14 @@ impl World {
             }
             Event::ToCoordinator(worker, session, report) => {
                 if self.knows_session(worker, session) {
-                    self.reported(session, *report);
+                    self.reported(worker, session, *report);
                 }
             }
             Event::SessionOver(worker, session) => self.session_over(worker, session),
             Event::Connect(worker) => self.connect(worker),
             Event::WorkerStarts(worker) => self.start_worker(worker),
             Event::CoordinatorStarts => self.start_coordinator(),
+            Event::StrangerLeaves(id) => self.stranger_leaves(id),
             Event::ClusterTick(id) => self.tick_cluster(id),
             Event::Look => self.look(),
             Event::ToMaster(id, input) => self.tell_master(id, *input),

@@ -10,6 +10,7 @@ use weir_worker::WorkerOptions;
 
 use super::{Event, World};
 use crate::connectors::SimConnectors;
+use crate::coordinator::epoch;
 use crate::executor::{Calls, SimExecutor};
 use crate::ids::{ProcessOf, name_of};
 use crate::network::SimNetwork;
@@ -96,16 +97,14 @@ impl World {
         if !self.workers[worker].alive || self.workers[worker].session.is_some() {
             return;
         }
-        if !self.coordinator_is_up() || self.is_blocked_with_coordinator(worker) {
-            self.connect_soon(worker, 50_000);
-            return;
-        }
+        let found = self.found_by_worker().filter(|_| !self.is_blocked_with_coordinator(worker));
+        let Some(id) = found else { return self.connect_soon(worker, 50_000) };
         let session = self.new_session();
         let of = &mut self.workers[worker];
         // From here on reports are this connection's; what was reported before shows in what runs.
         of.session = Some(session);
         let running = of.process.as_ref().map_or_else(Vec::new, weir_worker::Worker::running);
-        self.joins(worker, session, running);
+        self.joins(id, worker, session, running);
     }
 
     /// The worker's process ends, with all that it had not made durable.
@@ -168,7 +167,15 @@ impl World {
     pub(crate) fn hear(&mut self, worker: usize, command: Command) {
         let Some(process) = self.workers[worker].process.clone() else { return };
         match command {
-            Command::Welcome { keep, .. } => process.keep_only(&keep),
+            Command::Welcome { keep, .. } => {
+                let (welcomed_by, led_by) = (self.workers[worker].joined.map(epoch), self.workers[worker].led_by);
+                let of_stranger = welcomed_by.is_some_and(|by| led_by.is_some_and(|led_by| by.origin != led_by.origin));
+                if of_stranger && !process.running().is_empty() {
+                    self.outside.complain(format!("worker {worker} runs something, and another coordinator takes it in"));
+                }
+                self.workers[worker].led_by = welcomed_by;
+                process.keep_only(&keep);
+            }
             command => process.command(command),
         }
     }

@@ -8,13 +8,16 @@
 //! - value: fixed pseudo-random bytes (`java.util.Random(42)`), the first 8 of which are `i`, little-endian;
 //! - timestamp: `start + local * P * ts_numerator / ts_denominator` milliseconds.
 //!
+//! Where it is asked for, some rows have no key, an empty key, no value, or a header `row` with `i` in decimal: those whose `i` is a multiple of
+//! a number.
+//!
 //! The clock is read only to hold a rate; rows do not depend on it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use weir_model::{Batch, Timestamp, limits};
+use weir_model::{Batch, RowRef, Timestamp, limits, push_header};
 
 use crate::settings::{Settings, error};
 use crate::{ConnectorError, EventTime, EventTimeFormat, More, Polled, SettingError, Source, SourceFactory};
@@ -28,6 +31,23 @@ const BLOCK_ROWS: usize = 64;
 /// How long a source that is ahead of its rate waits at most before it is asked again.
 const RATE_WAIT_MAX: Duration = Duration::from_millis(20);
 
+/// All settings.
+const KNOWN: &[&str] = &[
+    "rows",
+    "rows_per_second",
+    "keys",
+    "value_bytes",
+    "ts_numerator",
+    "ts_denominator",
+    "start",
+    "splits",
+    "prefill",
+    "no_key_every",
+    "empty_key_every",
+    "no_value_every",
+    "headers_every",
+];
+
 /// What to generate.
 #[derive(Clone, Debug)]
 struct GeneratorSettings {
@@ -40,6 +60,16 @@ struct GeneratorSettings {
     start: Timestamp,
     splits: Option<u64>,
     prefill: bool,
+    odd: OddRows,
+}
+
+/// Which rows have something that others do not: every so many of them, by `i`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OddRows {
+    no_key: Option<u64>,
+    empty_key: Option<u64>,
+    no_value: Option<u64>,
+    headers: Option<u64>,
 }
 
 /// Makes generators.
@@ -47,9 +77,8 @@ pub(crate) struct GeneratorFactory(GeneratorSettings);
 
 impl GeneratorFactory {
     pub(crate) fn from_settings(map: &Map<String, Value>) -> Result<GeneratorFactory, SettingError> {
-        const KNOWN: &[&str] =
-            &["rows", "rows_per_second", "keys", "value_bytes", "ts_numerator", "ts_denominator", "start", "splits", "prefill"];
         let settings = Settings::new("a generator source", map, KNOWN)?;
+        let every = |key| settings.number(key, 1, COUNT);
         let splits = settings.number("splits", 1, u64::from(limits::PARALLELISM_MAX))?;
         Ok(GeneratorFactory(GeneratorSettings {
             rows: settings.number("rows", 0, COUNT / 2)?,
@@ -61,6 +90,12 @@ impl GeneratorFactory {
             start: start(&settings)?,
             splits,
             prefill: settings.bool("prefill", false)?,
+            odd: OddRows {
+                no_key: every("no_key_every")?,
+                empty_key: every("empty_key_every")?,
+                no_value: every("no_value_every")?,
+                headers: every("headers_every")?,
+            },
         }))
     }
 }
@@ -77,6 +112,26 @@ fn start(settings: &Settings<'_>) -> Result<Timestamp, SettingError> {
     };
     let expected = "expected a time such as \"2026-01-01T00:00:00Z\", or milliseconds since 1970";
     time.filter(|time| time.abs() < 1 << 55).ok_or_else(|| error("start", expected, None))
+}
+
+impl OddRows {
+    /// Appends row `i`, without what it is not to have and with what it is to have.
+    fn push(self, mut row: RowRef<'_>, i: u64, batch: &mut Batch) {
+        let is_one = |every: Option<u64>| every.is_some_and(|every| i.is_multiple_of(every));
+        let mut headers = Vec::new();
+        if is_one(self.no_key) {
+            row.key = None;
+        } else if is_one(self.empty_key) {
+            row.key = Some(b"");
+        }
+        if is_one(self.no_value) {
+            row.value = None;
+        }
+        if is_one(self.headers) {
+            push_header(&mut headers, b"row", i.to_string().as_bytes());
+        }
+        batch.push_row(RowRef { headers: &headers, ..row });
+    }
 }
 
 impl SourceFactory for GeneratorFactory {
@@ -122,6 +177,8 @@ struct Generator {
     splits: Vec<Split>,
     /// `BLOCK_ROWS` values without their indices.
     template: Vec<u8>,
+    /// Rows before some of them are made odd.
+    plain: Batch,
     /// Since when rows are counted against the rate, and how many there were.
     paced: Option<(Instant, u64)>,
 }
@@ -130,7 +187,16 @@ impl Generator {
     fn new(settled: GeneratorSettings, index: u32, parallelism: u32) -> Generator {
         let splits_total = settled.splits.unwrap_or(u64::from(parallelism));
         let template = random_bytes(settled.value_bytes).repeat(BLOCK_ROWS);
-        let mut generator = Generator { settled, index, parallelism, splits_total, splits: Vec::new(), template, paced: None };
+        let mut generator = Generator {
+            settled,
+            index,
+            parallelism,
+            splits_total,
+            splits: Vec::new(),
+            template,
+            plain: Batch::default(),
+            paced: None,
+        };
         generator.assign();
         generator
     }
@@ -165,10 +231,23 @@ impl Generator {
     fn fill(&mut self, split: usize, rows: u64, batch: &mut Batch) {
         let Split { number, local, .. } = self.splits[split];
         let first = number * (COUNT / self.splits_total) + local;
-        self.fill_keys(number, local, first, rows, batch);
+        if self.settled.odd == OddRows::default() {
+            self.fill_columns(number, local, rows, batch);
+        } else {
+            let mut plain = std::mem::take(&mut self.plain);
+            plain.clear();
+            self.fill_columns(number, local, rows, &mut plain);
+            plain.rows().zip(first..).for_each(|(row, i)| self.settled.odd.push(row, i, batch));
+            self.plain = plain;
+        }
+        self.splits[split].local += rows;
+    }
+
+    fn fill_columns(&self, split: u64, local: u64, rows: u64, batch: &mut Batch) {
+        let first = split * (COUNT / self.splits_total) + local;
+        self.fill_keys(split, local, first, rows, batch);
         self.fill_values(first, rows, batch);
         self.fill_timestamps(local, rows, batch);
-        self.splits[split].local += rows;
     }
 
     fn fill_keys(&self, split: u64, local: u64, first: u64, rows: u64, batch: &mut Batch) {

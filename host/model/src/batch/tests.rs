@@ -157,6 +157,7 @@ proptest! {
             prop_assert_eq!(keyed.columns().extras.is_some(), keyed.sections().any(|(_, rows)| rows.rows().any(|row| !row.is_plain())));
             for (group, section) in keyed.sections() {
                 prop_assert_eq!(subtask_of(group, key_groups, parallelism), *subtask);
+                prop_assert_eq!(section.extras.is_some(), section.rows().any(|row| !row.is_plain()), "only where they say something");
                 let section_rows = rows_of(section);
                 check(&section.to_batch(), &section_rows);
                 prop_assert!(found.insert(group, section_rows).is_none());
@@ -213,6 +214,21 @@ fn extras_that_disagree_with_their_rows_are_refused() {
     };
     assert_eq!(checked(&|extras| extras.absent.truncate(2)), shorter);
     assert_eq!(checked(&|extras| extras.headers.ends.truncate(2)), shorter);
+}
+
+#[test]
+fn ends_of_headers_are_checked_also_in_a_section_that_has_none() {
+    let mut batch = Batch::default();
+    (0..40u8).for_each(|n| batch.push_row(RowRef { key: (n > 0).then_some(&[n]), ..RowRef::new(0, b"", b"") }));
+    let mut whole = KeyedBatch::default();
+    Partitioner::new(4, 1).partition(batch.view(), |_, keyed| whole = keyed);
+    let odd = key_group_of(b"", 4);
+    let at = whole.section_ends().iter().position(|section| section.key_group != odd).unwrap();
+    let mut columns = whole.columns().clone();
+    let last_row = whole.section_ends()[at].rows_end as usize - 1;
+    columns.extras.as_mut().unwrap().headers.ends[last_row] = 1;
+    let error = KeyedBatch::from_parts(columns, whole.section_ends().to_vec());
+    assert_eq!(error, Err(KeyedBatchError::ItemsDisagree { section: at }));
 }
 
 #[test]

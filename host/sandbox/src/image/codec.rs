@@ -1,4 +1,4 @@
-//! The image format, version 1. All numbers are little-endian.
+//! The image format, version 2. All numbers are little-endian.
 //!
 //! ```text
 //! "weirimg\0"  u16 version  u8 kind (1 template, 2 capture)  5 bytes 0  u64 length of the whole image
@@ -8,26 +8,25 @@
 //!                      runs:   u32 first page, u32 pages, highest bit set if they are all zero
 //!                      blocks: u32 bytes stored
 //! the blocks of all memories, one after the other
-//! u128 XXH3 of everything before
 //! ```
+//!
+//! There is no checksum in it: whoever stores an image keeps one of its bytes and checks it whenever they are read (decision 0038),
+//! so that no byte is hashed twice. What is read here is believed as little as anything from outside: damage that is not noticed
+//! before gives an error or other content, never a panic or memory without bound.
 //!
 //! The pages of a memory's runs that are not zero runs, in order, fill blocks of [`BLOCK_PAGES`] pages, the last of
 //! them perhaps shorter. A block is LZ4 (block format), or stored as it is if that is no smaller.
 
 use weir_model::Digest;
-use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Globals, ImageError};
-use crate::memory::{PAGE_BYTES, PageSet, RESERVATION_BYTES, Run, is_zero};
+use super::blocks::{BLOCK_PAGES, Block};
+use super::{EncodedImage, Globals, ImageError};
+use crate::memory::{PAGE_BYTES, PageSet, RESERVATION_BYTES};
 
 const MAGIC: &[u8; 8] = b"weirimg\0";
-const VERSION: u16 = 1;
-const CHECKSUM_BYTES: usize = 16;
+const VERSION: u16 = 2;
 const FIXED_BYTES: usize = 24;
 const ZERO_RUN: u32 = 1 << 31;
-
-/// Pages compressed together: large enough to compress well, small enough to leave out those not needed.
-pub(crate) const BLOCK_PAGES: usize = 64;
 
 /// What an image is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,16 +54,15 @@ pub(crate) struct Header {
     pub(crate) checkpoint: u64,
 }
 
-/// Writes an image, memory by memory.
-pub(crate) struct Encoder {
-    head: Vec<u8>,
-    blocks: Vec<u8>,
-    compressor: Vec<u8>,
+/// Writes an image, memory by memory: first [`memory`](Encoder::memory), then its content, a block at a time.
+pub(crate) struct Encoder<'i> {
+    image: &'i mut EncodedImage,
 }
 
-impl Encoder {
-    pub(crate) fn new(header: &Header, globals: &Globals, memories: usize) -> Encoder {
-        let mut head = Vec::with_capacity(4096);
+impl Encoder<'_> {
+    pub(crate) fn new<'i>(image: &'i mut EncodedImage, header: &Header, globals: &Globals, memories: usize) -> Encoder<'i> {
+        image.clear();
+        let head = &mut image.head;
         head.extend_from_slice(MAGIC);
         head.extend_from_slice(&VERSION.to_le_bytes());
         head.push(if header.kind == Kind::Template { 1 } else { 2 });
@@ -73,66 +71,69 @@ impl Encoder {
         head.extend_from_slice(&header.digest.0);
         head.extend_from_slice(&header.template.to_le_bytes());
         head.extend_from_slice(&header.checkpoint.to_le_bytes());
-        put_u32(&mut head, globals.len());
+        put_u32(head, globals.len());
         for values in globals {
-            put_u32(&mut head, values.len());
+            put_u32(head, values.len());
             values.iter().for_each(|value| head.extend_from_slice(&value.to_le_bytes()));
         }
-        put_u32(&mut head, memories);
-        Encoder { head, blocks: Vec::new(), compressor: Vec::new() }
+        put_u32(head, memories);
+        Encoder { image }
     }
 
-    /// Appends one memory. `pages` are its pages in ascending order, each with its content.
-    pub(crate) fn memory<'a>(&mut self, size: u64, pages: impl Iterator<Item = (u32, &'a [u8])>) {
-        let mut runs: Vec<(Run, bool)> = Vec::new();
-        let mut lengths: Vec<u32> = Vec::new();
-        let mut block = Vec::with_capacity(BLOCK_PAGES * PAGE_BYTES);
-        for (page, bytes) in pages {
-            let zero = is_zero(bytes);
-            match runs.last_mut() {
-                Some((run, is_zero_run)) if *is_zero_run == zero && run.end() == page => run.count += 1,
-                _ => runs.push((Run { first: page, count: 1 }, zero)),
-            }
-            if !zero {
-                block.extend_from_slice(bytes);
-                if block.len() == BLOCK_PAGES * PAGE_BYTES {
-                    lengths.push(self.block(&block));
-                    block.clear();
-                }
-            }
+    /// Begins a memory with these pages, and these of zeros. The content of `pages` is to follow.
+    pub(crate) fn memory(&mut self, size: u64, pages: &PageSet, zero: &PageSet) {
+        let head = &mut self.image.head;
+        head.extend_from_slice(&size.to_le_bytes());
+        put_u32(head, pages.runs().len() + zero.runs().len());
+        put_u32(head, pages.len().div_ceil(BLOCK_PAGES));
+        let runs = |set: &PageSet, is_zero: bool| set.runs().iter().map(move |&run| (run, is_zero)).collect::<Vec<_>>();
+        let mut runs = [runs(pages, false), runs(zero, true)].concat();
+        // In order already but for where one set ends and the other begins, which a stable sort finds out.
+        runs.sort_by_key(|(run, _)| run.first);
+        for (run, is_zero) in runs {
+            head.extend_from_slice(&run.first.to_le_bytes());
+            head.extend_from_slice(&(run.count | if is_zero { ZERO_RUN } else { 0 }).to_le_bytes());
         }
-        if !block.is_empty() {
-            lengths.push(self.block(&block));
-        }
-        self.head.extend_from_slice(&size.to_le_bytes());
-        put_u32(&mut self.head, runs.len());
-        put_u32(&mut self.head, lengths.len());
-        for (run, zero) in runs {
-            self.head.extend_from_slice(&run.first.to_le_bytes());
-            self.head.extend_from_slice(&(run.count | if zero { ZERO_RUN } else { 0 }).to_le_bytes());
-        }
-        lengths.iter().for_each(|length| self.head.extend_from_slice(&length.to_le_bytes()));
     }
 
-    fn block(&mut self, raw: &[u8]) -> u32 {
-        self.compressor.resize(lz4_flex::block::get_maximum_output_size(raw.len()), 0);
-        let stored = match lz4_flex::block::compress_into(raw, &mut self.compressor) {
-            Ok(length) if length < raw.len() => &self.compressor[..length],
-            _ => raw,
+    /// Appends the content of the memory's next [`BLOCK_PAGES`] pages, or of those that are left.
+    pub(crate) fn block(&mut self, raw: &[u8]) {
+        let EncodedImage { head, blocks, blocks_len } = &mut *self.image;
+        let room = *blocks_len + lz4_flex::block::get_maximum_output_size(raw.len());
+        if blocks.len() < room {
+            // Filled with zeros, so seldom: each time there is twice as much.
+            blocks.resize(room.max(2 * blocks.len()), 0);
+        }
+        let out = &mut blocks[*blocks_len..room];
+        let length = match lz4_flex::block::compress_into(raw, out) {
+            Ok(length) if length < raw.len() => length,
+            _ => {
+                out[..raw.len()].copy_from_slice(raw);
+                raw.len()
+            }
         };
-        self.blocks.extend_from_slice(stored);
-        stored.len() as u32
+        put_u32(head, length);
+        *blocks_len += length;
     }
 
-    pub(crate) fn finish(self) -> Vec<u8> {
-        let mut image = self.head;
-        image.reserve_exact(self.blocks.len() + CHECKSUM_BYTES);
-        image.extend_from_slice(&self.blocks);
-        let length = (image.len() + CHECKSUM_BYTES) as u64;
-        image[16..24].copy_from_slice(&length.to_le_bytes());
-        let checksum = xxh3_128(&image);
-        image.extend_from_slice(&checksum.to_le_bytes());
-        image
+    /// Appends the content of all of a memory's pages, given page by page.
+    pub(crate) fn pages<'p>(&mut self, pages: impl Iterator<Item = &'p [u8]>) {
+        let mut block = Block::for_pages(BLOCK_PAGES);
+        for page in pages {
+            block.push(page);
+            if block.is_full() {
+                self.block(block.bytes());
+                block.clear();
+            }
+        }
+        if !block.bytes().is_empty() {
+            self.block(block.bytes());
+        }
+    }
+
+    pub(crate) fn finish(self) {
+        let length = (self.image.size_bytes() as u64).to_le_bytes();
+        self.image.head[16..24].copy_from_slice(&length);
     }
 }
 
@@ -141,7 +142,7 @@ fn put_u32(bytes: &mut Vec<u8>, number: usize) {
     bytes.extend_from_slice(&number.to_le_bytes());
 }
 
-/// An image that was read and checked: its checksum is right, its structure sound.
+/// An image that was read, whose structure is sound.
 #[derive(Debug)]
 pub(crate) struct Image<'a> {
     pub(crate) header: Header,
@@ -165,7 +166,7 @@ impl<'a> Image<'a> {
     /// Reads an image; `index` is its place in a chain, for messages.
     pub(crate) fn parse(index: usize, bytes: &'a [u8]) -> Result<Image<'a>, ImageError> {
         let kind = check(index, bytes)?;
-        let mut reader = Reader { index, rest: &bytes[FIXED_BYTES..bytes.len() - CHECKSUM_BYTES] };
+        let mut reader = Reader { index, rest: &bytes[FIXED_BYTES..] };
         let digest = Digest(reader.array()?);
         let template = u128::from_le_bytes(reader.array()?);
         let header = Header { kind, digest, template, checkpoint: reader.u64()? };
@@ -195,7 +196,7 @@ fn check(index: usize, bytes: &[u8]) -> Result<Kind, ImageError> {
         return Err(ImageError::NotAnImage { image: index, start: bytes[..bytes.len().min(8)].to_vec() });
     }
     let Some(fixed) = bytes.first_chunk::<FIXED_BYTES>() else {
-        return Err(ImageError::Length { image: index, actual: bytes.len(), expected: (FIXED_BYTES + CHECKSUM_BYTES) as u64 });
+        return Err(ImageError::Length { image: index, actual: bytes.len(), expected: FIXED_BYTES as u64 });
     };
     let version = u16::from_le_bytes([fixed[8], fixed[9]]);
     if version != VERSION {
@@ -203,13 +204,8 @@ fn check(index: usize, bytes: &[u8]) -> Result<Kind, ImageError> {
     }
     let [.., a, b, c, d, e, f, g, h] = *fixed;
     let expected = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-    let (content, checksum) = match bytes.split_last_chunk::<CHECKSUM_BYTES>() {
-        Some((content, checksum)) if bytes.len() as u64 == expected && content.len() >= FIXED_BYTES => (content, checksum),
-        _ => return Err(ImageError::Length { image: index, actual: bytes.len(), expected }),
-    };
-    let (actual, expected) = (xxh3_128(content), u128::from_le_bytes(*checksum));
-    if actual != expected {
-        return Err(ImageError::Checksum { image: index, actual, expected });
+    if bytes.len() as u64 != expected {
+        return Err(ImageError::Length { image: index, actual: bytes.len(), expected });
     }
     match fixed[10] {
         1 => Ok(Kind::Template),

@@ -37,17 +37,7 @@ pub enum ImageError {
         /// Bytes there should be.
         expected: u64,
     },
-    /// The bytes are not those that were written.
-    #[error("image {image} is damaged: its checksum is {actual:032x}, it was written with {expected:032x}")]
-    Checksum {
-        /// Place in the chain.
-        image: usize,
-        /// Checksum of the bytes.
-        actual: u128,
-        /// Checksum stored.
-        expected: u128,
-    },
-    /// The checksum is right and the content makes no sense.
+    /// The bytes are those that were stored, and make no sense.
     #[error("image {image} makes no sense: {what}; this is a bug, or the image was forged")]
     Malformed {
         /// Place in the chain.

@@ -2,7 +2,8 @@
 
 use weir_model::Digest;
 
-use super::codec::{BLOCK_PAGES, ImageMemory, decompress};
+use super::blocks::BLOCK_PAGES;
+use super::codec::{ImageMemory, decompress};
 use super::{Image, ImageError, Kind};
 use crate::memory::{PAGE_BYTES, Run};
 
@@ -15,29 +16,36 @@ pub(crate) enum Content<'a> {
 
 /// Reads a chain of captures, oldest first, and checks that they belong together. Gives at least one image.
 pub(crate) fn parse_chain<'a>(chain: &[&'a [u8]], expected: Option<(Digest, u128)>) -> Result<Vec<Image<'a>>, ImageError> {
-    let mut images: Vec<Image<'a>> = Vec::with_capacity(chain.len());
+    let mut images: Vec<Image<'a>> = Vec::with_capacity(chain.len() + 1);
     for (index, bytes) in chain.iter().enumerate() {
         let image = Image::parse(index, bytes)?;
-        let header = image.header;
-        if header.kind != Kind::Capture {
-            return Err(ImageError::Kind { image: index, actual: header.kind.name(), expected: Kind::Capture.name() });
-        }
-        let (digest, template) = expected.unwrap_or_else(|| {
-            let first = images.first().map_or(header, |first| first.header);
-            (first.digest, first.template)
-        });
-        if header.digest != digest {
-            return Err(ImageError::WrongComponent { image: index, image_digest: header.digest, component: digest });
-        }
-        if header.template != template {
-            return Err(ImageError::WrongTemplate { image: index, image_template: header.template, template });
-        }
-        if let Some(previous) = images.last() {
-            follows(index, &image, previous)?;
-        }
+        check_belongs(index, &image, expected.unwrap_or((image.header.digest, image.header.template)))?;
+        check_next(&images, &image)?;
         images.push(image);
     }
     if images.is_empty() { Err(ImageError::Empty) } else { Ok(images) }
+}
+
+/// Refuses an image that does not follow these.
+pub(super) fn check_next(images: &[Image<'_>], image: &Image<'_>) -> Result<(), ImageError> {
+    let Some(previous) = images.last() else { return Ok(()) };
+    check_belongs(images.len(), image, (previous.header.digest, previous.header.template))?;
+    follows(images.len(), image, previous)
+}
+
+/// Refuses what is no capture of an instance of this component and template.
+fn check_belongs(index: usize, image: &Image<'_>, (digest, template): (Digest, u128)) -> Result<(), ImageError> {
+    let header = image.header;
+    if header.kind != Kind::Capture {
+        return Err(ImageError::Kind { image: index, actual: header.kind.name(), expected: Kind::Capture.name() });
+    }
+    if header.digest != digest {
+        return Err(ImageError::WrongComponent { image: index, image_digest: header.digest, component: digest });
+    }
+    if header.template != template {
+        return Err(ImageError::WrongTemplate { image: index, image_template: header.template, template });
+    }
+    Ok(())
 }
 
 fn follows(index: usize, image: &Image<'_>, previous: &Image<'_>) -> Result<(), ImageError> {

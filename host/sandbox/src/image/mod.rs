@@ -5,8 +5,10 @@
 //! order of their checkpoints. Both hold the values of all mutable globals. Nothing here runs guest code or knows
 //! wasmtime.
 
+mod blocks;
 mod capture;
 mod codec;
+mod encoded;
 mod error;
 mod layers;
 mod merge;
@@ -14,6 +16,7 @@ mod merge;
 pub use capture::Capture;
 pub(crate) use capture::CapturedMemory;
 pub(crate) use codec::{Encoder, Header, Image, Kind};
+pub use encoded::EncodedImage;
 pub use error::ImageError;
 pub(crate) use layers::{Content, for_each_page, parse_chain};
 pub use merge::merge;

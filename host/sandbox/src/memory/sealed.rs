@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::{NonNull, null_mut};
@@ -16,6 +17,7 @@ use super::{PAGE_BYTES, PageSet, is_zero};
 pub(crate) struct SealedMemory {
     file: File,
     size: usize,
+    scratch: Range<u32>,
     /// Where the content is mapped for reading; dangling if there is none.
     base: NonNull<u8>,
     pages: PageSet,
@@ -31,6 +33,7 @@ unsafe impl Sync for SealedMemory {}
 pub(crate) struct SealedBuilder {
     file: File,
     size: usize,
+    scratch: Range<u32>,
 }
 
 impl SealedBuilder {
@@ -39,21 +42,26 @@ impl SealedBuilder {
         assert!(size.is_multiple_of(PAGE_BYTES), "wasm pages are larger than the machine's");
         let file = File::from(memfd_create("weir-template", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(size as u64)?;
-        Ok(SealedBuilder { file, size })
+        Ok(SealedBuilder { file, size, scratch: 0..0 })
     }
 
-    /// Writes whole pages from page `first` on, leaving out those of zeros.
+    /// Makes these pages ones that hold no state: they stay zero, and nobody looks for what an instance writes there.
+    pub(crate) fn with_scratch(self, pages: Range<u32>) -> SealedBuilder {
+        SealedBuilder { scratch: pages, ..self }
+    }
+
+    /// Writes whole pages from page `first` on, leaving out those of zeros and those that hold no state.
     pub(crate) fn write(&self, first: u32, bytes: &[u8]) -> io::Result<()> {
         let offset = first as usize * PAGE_BYTES;
         assert!(offset + bytes.len() <= self.size, "writes stay inside the memory");
-        for stretch in nonzero_stretches(bytes) {
+        for stretch in nonzero_stretches(bytes, |page| self.scratch.contains(&(first + page))) {
             self.file.write_all_at(&bytes[stretch.clone()], (offset + stretch.start) as u64)?;
         }
         Ok(())
     }
 
     pub(crate) fn seal(self) -> io::Result<SealedMemory> {
-        let SealedBuilder { file, size } = self;
+        let SealedBuilder { file, size, scratch } = self;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
         let base = if size == 0 {
             NonNull::dangling()
@@ -62,16 +70,16 @@ impl SealedBuilder {
             let base = unsafe { mmap(null_mut(), size, ProtFlags::READ, MapFlags::PRIVATE | MapFlags::NORESERVE, &file, 0) }?;
             NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?
         };
-        let mut memory = SealedMemory { file, size, base, pages: PageSet::default(), hashes: Vec::new() };
+        let mut memory = SealedMemory { file, size, scratch, base, pages: PageSet::default(), hashes: Vec::new() };
         (memory.pages, memory.hashes) = memory.survey()?;
         Ok(memory)
     }
 }
 
-/// The byte ranges of `bytes` that hold pages with content.
-fn nonzero_stretches(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
-    let pages: PageSet =
-        (0u32..).zip(bytes.chunks(PAGE_BYTES)).filter(|(_, page)| !is_zero(page)).map(|(index, _)| index).collect();
+/// The byte ranges of `bytes` that hold pages with content, but for those left out.
+fn nonzero_stretches(bytes: &[u8], is_left_out: impl Fn(u32) -> bool) -> Vec<Range<usize>> {
+    let pages = (0u32..).zip(bytes.chunks(PAGE_BYTES));
+    let pages: PageSet = pages.filter(|&(index, page)| !is_left_out(index) && !is_zero(page)).map(|(index, _)| index).collect();
     pages.runs().iter().map(|run| run.first as usize * PAGE_BYTES..(run.end() as usize * PAGE_BYTES).min(bytes.len())).collect()
 }
 
@@ -99,6 +107,11 @@ impl SealedMemory {
 
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+
+    /// Pages that hold no state.
+    pub(crate) fn scratch(&self) -> &Range<u32> {
+        &self.scratch
     }
 
     pub(crate) fn file(&self) -> BorrowedFd<'_> {

@@ -24,6 +24,9 @@ pub struct JobLog {
     pub(super) pen: Pen,
     references: References,
     trash: Trash,
+    /// Manifests that were forgotten by an entry of which nobody has heard yet that it is there: whoever takes checkpoints may build on what
+    /// they name until it hears of a later one.
+    unheard: Vec<String>,
     /// What was written as a manifest last, and may be there or not.
     manifest_put: Option<(String, String)>,
 }
@@ -69,7 +72,14 @@ impl JobLog {
     /// What reads it says `OldFolder`, `Damaged`, `UnknownFormat`, and what the storage says.
     pub fn new(storage: JobStorage, by: Writer) -> JobLog {
         let pen = Pen::new(by);
-        JobLog { storage, pen, references: References::default(), trash: Trash::default(), manifest_put: None }
+        JobLog {
+            storage,
+            pen,
+            references: References::default(),
+            trash: Trash::default(),
+            unheard: Vec::new(),
+            manifest_put: None,
+        }
     }
 
     /// Where the job is stored.
@@ -173,6 +183,7 @@ impl JobLog {
         }
         if self.state().checkpoint(id).is_some_and(|there| there.manifest == name) {
             // Its answer was lost the last time.
+            self.trash.add_manifests(self.unheard.drain(..));
             return Ok(Durable::new(Arc::clone(manifest)));
         }
         let checkpoint = StoredCheckpoint { id, attempt: manifest.attempt, kind: manifest.kind, manifest: name.clone() };
@@ -205,7 +216,8 @@ impl JobLog {
             tracing::warn!(%error, backlog, "nothing is deleted before the log was read; trying again later");
             return Deleted { backlog, ..Deleted::default() };
         }
-        self.trash.delete(&mut Yard { storage: &self.storage, pen: &self.pen, references: &mut self.references })
+        let Self { storage, pen, references, unheard, .. } = self;
+        self.trash.delete(&mut Yard { storage, pen, references, unheard })
     }
 
     /// Deletes files of a checkpoint that was given up. What a completed one needs stays.
@@ -217,8 +229,8 @@ impl JobLog {
     /// Deletes what crashes and attempts before `current` have left behind. `current` must be this writer's own. Lists everything. Gives the
     /// greatest number of a checkpoint that any file has.
     fn sweep(&mut self, current: Attempt) -> Result<CheckpointId, StorageError> {
-        let yard = Yard { storage: &self.storage, pen: &self.pen, references: &mut self.references };
-        let used = self.trash.sweep(&yard, current)?;
+        let Self { storage, pen, references, unheard, .. } = self;
+        let used = self.trash.sweep(&Yard { storage, pen, references, unheard }, current)?;
         self.delete_trash();
         remove_staging(&self.storage, self.pen.number(), current);
         Ok(used)
@@ -255,7 +267,13 @@ impl JobLog {
             Err(refusal) => return Err(self.refused(refusal, &decision)),
         };
         let outcome = self.storage.folder.carry_out(&mut self.pen, ask)?;
-        Ok(if self.ended(&before, outcome) { Ok(()) } else { Err(decision) })
+        if outcome != Outcome::Won {
+            return Ok(Err(decision));
+        }
+        // What nobody can go back to any more is to be deleted, whoever has decided it.
+        self.forgot(&before);
+        self.trash.add_manifests(self.unheard.drain(..));
+        Ok(Ok(()))
     }
 
     /// Finds out what became of an entry whose answer was lost.
@@ -263,18 +281,17 @@ impl JobLog {
         let before = Arc::clone(self.pen.state());
         if let Some(ask) = self.pen.settle() {
             let outcome = self.storage.folder.carry_out(&mut self.pen, ask)?;
-            self.ended(&before, outcome);
+            if outcome == Outcome::Won {
+                self.forgot(&before);
+            }
         }
         Ok(())
     }
 
-    /// What nobody can go back to any more is to be deleted, whoever has decided it.
-    fn ended(&mut self, before: &JobState, outcome: Outcome) -> bool {
-        if outcome == Outcome::Won {
-            let lost = before.lost_in(self.pen.state());
-            self.trash.add_manifests(lost.into_iter().map(|checkpoint| checkpoint.manifest));
-        }
-        outcome == Outcome::Won
+    /// What an entry of this writer has forgotten.
+    fn forgot(&mut self, before: &JobState) {
+        let lost = before.lost_in(self.pen.state());
+        self.unheard.extend(lost.into_iter().map(|checkpoint| checkpoint.manifest));
     }
 
     fn reload(&mut self) -> Result<(), StorageError> {

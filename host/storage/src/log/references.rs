@@ -51,12 +51,20 @@ impl References {
         Ok(files)
     }
 
-    /// Every file that a checkpoint of the log needs.
+    /// Every file that a checkpoint of the log needs, or one of these manifests.
     ///
     /// # Errors
     /// If a manifest cannot be read.
-    pub(super) fn needed(&mut self, storage: &JobStorage, state: &JobState) -> Result<BTreeSet<String>, StorageError> {
+    pub(super) fn needed(
+        &mut self,
+        storage: &JobStorage,
+        state: &JobState,
+        others: &[String],
+    ) -> Result<BTreeSet<String>, StorageError> {
         let mut needed = BTreeSet::new();
+        for manifest in others {
+            needed.extend(self.of_forgotten(storage, manifest)?.iter().cloned());
+        }
         for checkpoint in &state.checkpoints {
             needed.extend(self.of(storage, checkpoint)?.iter().cloned());
         }

@@ -40,6 +40,8 @@ pub(super) struct Yard<'a> {
     pub(super) storage: &'a JobStorage,
     pub(super) pen: &'a Pen,
     pub(super) references: &'a mut References,
+    /// Manifests that no entry names any more and whose files somebody may still build on.
+    pub(super) unheard: &'a [String],
 }
 
 impl Trash {
@@ -94,7 +96,7 @@ impl Trash {
         if self.files.is_empty() {
             return Vec::new();
         }
-        match yard.references.needed(yard.storage, yard.pen.state()) {
+        match yard.references.needed(yard.storage, yard.pen.state(), yard.unheard) {
             Ok(needed) => {
                 self.files.retain(|name| !needed.contains(name));
                 self.files.iter().cloned().collect()

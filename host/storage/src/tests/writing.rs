@@ -45,6 +45,27 @@ fn segments_of_every_size_are_read_back_as_written() {
 }
 
 #[test]
+fn a_payload_in_pieces_is_one_segment_like_the_same_bytes_in_one() {
+    let storage = over(&memory());
+    let payload = noise(9 * MIB, 5);
+    // Pieces end before, at and behind the end of a part, and some are empty.
+    for cuts in [[0, 0], [1, 7], [8 * MIB - 10, 8 * MIB - 10], [8 * MIB, 9 * MIB], [100, 8 * MIB + 1]] {
+        let mut writer = storage.writer(Attempt(1), CheckpointId(1), TaskId(3));
+        writer.append(b"before").unwrap();
+        let pieces = [&payload[..cuts[0]], &payload[cuts[0]..cuts[1]], &payload[cuts[1]..]];
+        let in_pieces = writer.append_pieces(&pieces).unwrap();
+        let in_one = writer.append(&payload).unwrap();
+        assert_eq!(
+            (in_pieces.offset, in_pieces.length, &in_pieces.checksum),
+            (6, payload.len() as u64, &in_one.checksum),
+            "{cuts:?}"
+        );
+        writer.finish().unwrap();
+        assert!(storage.read(&in_pieces).unwrap() == payload && storage.read(&in_one).unwrap() == payload, "{cuts:?}");
+    }
+}
+
+#[test]
 fn a_writer_that_is_dropped_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let storage = JobStorage::open(folder.path().to_str().unwrap(), JOB).unwrap();

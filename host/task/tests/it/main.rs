@@ -12,3 +12,4 @@ mod slow_calls;
 mod support;
 mod unaligned;
 mod watermarks;
+mod whole_rows;

@@ -13,7 +13,7 @@ use crate::support::*;
 /// A row of this size is a frame of its own.
 const BIG: usize = weir_model::limits::FRAME_BYTES_TARGET / 4;
 
-fn unaligned(checkpoint: u64) -> Barrier {
+pub(crate) fn unaligned(checkpoint: u64) -> Barrier {
     Barrier { unaligned: true, ..barrier(checkpoint) }
 }
 
@@ -27,13 +27,19 @@ impl Clock for Still {
 }
 
 /// A task that the test moves turn by turn.
-struct Stepped {
+pub(crate) struct Stepped {
     task: Task,
     handle: TaskHandle,
 }
 
 impl Stepped {
-    fn new(log: &Log, place: Place, restored: Vec<RestoredInFlight>, nodes: Vec<NodeSpec>, routers: Vec<Router>) -> Stepped {
+    pub(crate) fn new(
+        log: &Log,
+        place: Place,
+        restored: Vec<RestoredInFlight>,
+        nodes: Vec<NodeSpec>,
+        routers: Vec<Router>,
+    ) -> Stepped {
         let (signal, HeadSpec::Gate { gate, channels, .. }) = place.head() else { unreachable!() };
         let spec = TaskSpec {
             id: TaskId(0),
@@ -53,7 +59,7 @@ impl Stepped {
     }
 
     /// Turns until there is nothing to do.
-    fn go(&mut self) {
+    pub(crate) fn go(&mut self) {
         for _ in 0..10_000 {
             if self.task.turn() != Turn::Go {
                 return;
@@ -64,7 +70,7 @@ impl Stepped {
 }
 
 /// All pieces of a snapshot's rows in flight, and whether it ended.
-fn in_flight(log: &Log, checkpoint: u64) -> (Vec<InFlight>, bool) {
+pub(crate) fn in_flight(log: &Log, checkpoint: u64) -> (Vec<InFlight>, bool) {
     let mut pieces = Vec::new();
     let mut ended = false;
     for said in log.of(0) {

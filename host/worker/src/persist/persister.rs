@@ -6,6 +6,7 @@ use std::time::Duration;
 use weir_channel::wire;
 use weir_model::{Attempt, CheckpointId, OperatorUid, TaskId};
 use weir_protocol::{Acknowledgement, InstanceAcknowledgement, SinkAcknowledgement, SourceAcknowledgement};
+use weir_sandbox::EncodedImage;
 use weir_storage::{InFlightState, InstanceState, JobStorage, Plan, Segment, StoredFile, StoredInstance, again, instance_name};
 use weir_task::{CapturedState, InFlight, InFlightSource, SinkPrepare, SnapshotPart, TaskState};
 
@@ -78,6 +79,8 @@ struct Place {
 pub struct Persister {
     place: Place,
     tasks: BTreeMap<TaskId, Known>,
+    /// What is being written; its buffers serve all captures.
+    image: EncodedImage,
 }
 
 impl Persister {
@@ -87,7 +90,7 @@ impl Persister {
             let stored = start.instances.into_iter().collect();
             (task, Known { stored, origins: start.origins, ..Known::default() })
         });
-        Persister { place: Place { storage, attempt, retry_delay }, tasks: tasks.collect() }
+        Persister { place: Place { storage, attempt, retry_delay }, tasks: tasks.collect(), image: EncodedImage::default() }
     }
 
     /// Does one thing, for as long as the storage takes. Gives what is to be said, after the last part of a snapshot only.
@@ -159,7 +162,7 @@ impl Persister {
             None => stored.chain().to_vec(),
             Some(capture) => {
                 open.captured_bytes += capture.raw_bytes() as u64;
-                match store(&self.place, open, stored, (task, checkpoint), &*capture) {
+                match store(&self.place, &mut self.image, open, stored, (task, checkpoint), capture) {
                     Ok(chain) => chain,
                     Err(reason) => {
                         open.failure = Some(format!("{} of operator {}: {reason}", key.id, key.uid));
@@ -267,31 +270,36 @@ fn store_in_flight(
 /// Writes a capture, merged with stored ones where that is due. Returns the instance's chain in this checkpoint.
 fn store(
     place: &Place,
+    image: &mut EncodedImage,
     open: &mut Open,
     stored: &mut StoredInstance,
     (task, checkpoint): (TaskId, CheckpointId),
-    capture: &dyn CapturedState,
+    capture: Box<dyn CapturedState>,
 ) -> Result<Vec<Segment>, String> {
-    let mut image = capture.encode();
-    let mut kept = stored.chain().len();
     // A checkpoint merges about as much as it captured, so that merging never costs more than what it is for.
     let may_merge = open.merged_bytes < open.captured_bytes.max(MERGED_BYTES_MIN);
-    if let Plan::Merge(from) = stored.plan(may_merge) {
-        image = merged(place, &stored.chain()[from..], capture, &image)?;
-        kept = from;
-        open.merged_bytes += image.len() as u64;
-    }
+    let kept = match stored.plan(may_merge) {
+        Plan::Merge(from) => {
+            merge(place, &stored.chain()[from..], capture, image)?;
+            open.merged_bytes += image.size_bytes() as u64;
+            from
+        }
+        Plan::Append => {
+            capture.encode(image);
+            stored.chain().len()
+        }
+    };
     let writer = open.writer.get_or_insert_with(|| place.storage.writer(place.attempt, checkpoint, task));
-    let segment = writer.append(&image).map_err(|error| error.to_string())?;
+    let segment = writer.append_pieces(&image.pieces()).map_err(|error| error.to_string())?;
     Ok(stored.add(checkpoint, kept, segment))
 }
 
-fn merged(place: &Place, chain: &[Segment], capture: &dyn CapturedState, newest: &[u8]) -> Result<Vec<u8>, String> {
+fn merge(place: &Place, chain: &[Segment], capture: Box<dyn CapturedState>, image: &mut EncodedImage) -> Result<(), String> {
     let older = chain
         .iter()
         .map(|segment| again(place.retry_delay, || place.storage.read(segment)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| error.to_string())?;
-    let images: Vec<&[u8]> = older.iter().map(|image| &image[..]).chain([newest]).collect();
-    capture.merge(&images)
+    let older: Vec<&[u8]> = older.iter().map(|image| &image[..]).collect();
+    capture.merge(&older, image)
 }

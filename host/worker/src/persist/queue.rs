@@ -153,6 +153,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use weir_model::{InstanceId, OperatorUid, WATERMARK_START};
+    use weir_sandbox::EncodedImage;
     use weir_task::{CapturedState, Signal, SinkPrepare};
 
     use super::*;
@@ -166,12 +167,10 @@ mod tests {
             4_096
         }
 
-        fn encode(&self) -> Vec<u8> {
-            Vec::new()
-        }
+        fn encode(self: Box<Self>, _: &mut EncodedImage) {}
 
-        fn merge(&self, _: &[&[u8]]) -> Result<Vec<u8>, String> {
-            Ok(Vec::new())
+        fn merge(self: Box<Self>, _: &[&[u8]], _: &mut EncodedImage) -> Result<(), String> {
+            Ok(())
         }
     }
 

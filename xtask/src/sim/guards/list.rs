@@ -13,6 +13,15 @@ pub(super) const GUARDS: &[Guard] = &[
         seeds: 300,
     },
     Guard {
+        name: "a worker follows one coordinator",
+        keeps: "a coordinator of another origin takes in a worker that runs something, and has that end",
+        file: "host/cluster/src/elsewhere.rs",
+        holds: "        let Some(led_by) = led_by.filter(|led_by| !follows(*led_by, self.epoch, &self.succeeds)) else {",
+        without: "        let Some(led_by) = led_by.filter(|led_by| !follows(*led_by, *led_by, &self.succeeds)) else {",
+        profile: "S88Second",
+        seeds: 300,
+    },
+    Guard {
         name: "chains outlive an abort",
         keeps: "a chain that was acknowledged is dropped when its checkpoint is given up, though its manifest may be durable",
         file: "host/worker/src/persist/persister.rs",

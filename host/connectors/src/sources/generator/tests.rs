@@ -257,3 +257,41 @@ fn wrong_settings_are_named() {
     assert_eq!(key(json!({"start": "tomorrow"})), "start");
     assert_eq!(key(json!({"rate": 5})), "rate");
 }
+
+#[test]
+fn s114_rows_without_key_or_value_and_with_headers_are_the_same_at_every_position() {
+    let plain = json!({"rows": 1_000, "splits": 2, "keys": 50});
+    let odd = json!({"rows": 1_000, "splits": 2, "keys": 50, "no_key_every": 4, "empty_key_every": 6, "no_value_every": 5, "headers_every": 3});
+    let all = |settings: &Value, steps: usize| {
+        let mut rows = Batch::default();
+        for index in 0..2 {
+            let mut source = generator(settings, index, 2);
+            while source.poll(&mut rows, steps, usize::MAX).unwrap() == Polled::Rows {
+                let position = source.position();
+                source = generator(settings, index, 2);
+                source.restore(&position).unwrap();
+            }
+        }
+        rows
+    };
+    let (plain, odd) = (all(&plain, 1_000), all(&odd, 7));
+    assert!(odd.view().is_valid());
+    for (row, expected) in odd.rows().zip(plain.rows()) {
+        let i = u64::from_le_bytes(expected.value_bytes()[..8].try_into().unwrap());
+        assert_eq!(row.timestamp, expected.timestamp);
+        let key = if i % 4 == 0 {
+            None
+        } else if i % 6 == 0 {
+            Some(&b""[..])
+        } else {
+            expected.key
+        };
+        assert_eq!((row.key, row.value), (key, if i % 5 == 0 { None } else { expected.value }));
+        let headers: Vec<_> = weir_model::headers_of(row.headers).collect();
+        let number = i.to_string();
+        let expected: &[(&[u8], &[u8])] = if i % 3 == 0 { &[(b"row", number.as_bytes())] } else { &[] };
+        assert_eq!(headers, expected);
+    }
+    assert_eq!(odd.len(), 1_000);
+    assert!(GeneratorFactory::from_settings(json!({"no_key_every": 0}).as_object().unwrap()).is_err());
+}

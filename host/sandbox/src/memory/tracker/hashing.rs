@@ -32,7 +32,9 @@ impl Hashing {
         // SAFETY: nobody writes, says our caller.
         let pages = unsafe { region.bytes() }.chunks_exact(PAGE_BYTES);
         let mut written = PageSet::default();
-        for ((index, page), known) in (0u32..).zip(pages).zip(&mut self.hashes) {
+        let scratch = self.template.scratch();
+        for ((index, page), known) in (0u32..).zip(pages).zip(&mut self.hashes).filter(|((index, _), _)| !scratch.contains(index))
+        {
             // Most pages that never were written are zero, which is found out faster than a hash.
             let hash = if *known == zero && is_zero(page) { zero } else { xxh3_64(page) };
             if hash != *known {

@@ -11,6 +11,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -128,13 +129,22 @@ impl Kernel {
         unsafe { ioctl(&self.uffd, UFFDIO_REGISTER, &mut register) }
     }
 
-    /// The private pages of a memory, only the written ones if `is_written` says so; protects them.
-    fn scan(&self, region: &Region, is_written: bool) -> io::Result<PageSet> {
-        let base = region.base() as u64;
-        let end = base + region.size() as u64;
+    /// The private pages of a memory, only the written ones if `is_written` says so; protects them. Pages of `scratch` are neither
+    /// found nor protected, so that writing them costs nothing.
+    fn scan(&self, region: &Region, scratch: &Range<u32>, is_written: bool) -> io::Result<PageSet> {
+        let pages = (region.size() / PAGE_BYTES) as u32;
         let mut found = PageSet::default();
+        for part in [0..scratch.start.min(pages), scratch.end.min(pages)..pages] {
+            self.scan_part(region, part, is_written, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn scan_part(&self, region: &Region, part: Range<u32>, is_written: bool, found: &mut PageSet) -> io::Result<()> {
+        let base = region.base() as u64;
+        let mut start = base + u64::from(part.start) * PAGE_BYTES as u64;
+        let end = base + u64::from(part.end) * PAGE_BYTES as u64;
         let mut runs = [PageRegion::default(); SCAN_RUNS];
-        let mut start = base;
         while start < end {
             let mut arg = PmScanArg {
                 size: size_of::<PmScanArg>() as u64,
@@ -160,7 +170,7 @@ impl Kernel {
             }
             start = arg.walk_end;
         }
-        Ok(found)
+        Ok(())
     }
 }
 
@@ -182,7 +192,7 @@ fn try_out(kernel: &Arc<Kernel>) -> io::Result<()> {
     let write = |page: usize| unsafe { region.write(page * PAGE_BYTES + 1, b"x") };
     // SAFETY: as above. Reading populates a page without writing it.
     let read = |page: usize| std::hint::black_box(unsafe { region.bytes() }[page * PAGE_BYTES]);
-    let mut armed = KernelTracker::new(kernel.clone());
+    let mut armed = KernelTracker::new(kernel.clone(), 0..0);
     write(1);
     read(2);
     read(4);
@@ -224,18 +234,20 @@ unsafe fn ioctl_count<T>(file: &impl AsRawFd, request: libc::Ioctl, arg: &mut T)
 /// Tracks one memory.
 pub(crate) struct KernelTracker {
     kernel: Arc<Kernel>,
+    /// Pages that are not tracked.
+    scratch: Range<u32>,
     is_registered: bool,
 }
 
 impl KernelTracker {
-    pub(super) fn new(kernel: Arc<Kernel>) -> KernelTracker {
-        KernelTracker { kernel, is_registered: false }
+    pub(super) fn new(kernel: Arc<Kernel>, scratch: Range<u32>) -> KernelTracker {
+        KernelTracker { kernel, scratch, is_registered: false }
     }
 
     /// See [`super::Tracker::take_written`].
     pub(super) fn take_written(&mut self, region: &Region) -> io::Result<PageSet> {
         if self.is_registered {
-            match self.kernel.scan(region, true) {
+            match self.kernel.scan(region, &self.scratch, true) {
                 // Something replaced a mapping and with it the registration: everything private may have been written.
                 Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                     tracing::warn!("write protection of a memory was lost; capturing all of its private pages");
@@ -245,7 +257,7 @@ impl KernelTracker {
         }
         self.kernel.register(region)?;
         self.is_registered = true;
-        self.kernel.scan(region, false)
+        self.kernel.scan(region, &self.scratch, false)
     }
 }
 
@@ -276,7 +288,7 @@ mod tests {
         let template = template(8);
         let region = Region::reserve(64 * PAGE_BYTES).unwrap();
         region.overlay(&template).unwrap();
-        let mut armed = KernelTracker::new(kernel);
+        let mut armed = KernelTracker::new(kernel, 0..0);
         write(&region, 0);
         assert!(armed.take_written(&region).unwrap().iter().eq([0]));
         write(&region, 3);
@@ -301,7 +313,7 @@ mod tests {
         let template = template(pages);
         let region = Region::reserve(2 * pages * PAGE_BYTES).unwrap();
         region.overlay(&template).unwrap();
-        let mut armed = KernelTracker::new(kernel);
+        let mut armed = KernelTracker::new(kernel, 0..0);
         for _ in 0..2 {
             (0..pages).step_by(2).for_each(|page| write(&region, page));
             assert!(armed.take_written(&region).unwrap().iter().eq((0..pages as u32).step_by(2)));

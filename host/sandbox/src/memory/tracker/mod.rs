@@ -49,7 +49,7 @@ impl TrackingInUse {
     /// A tracker for a memory that was just made as an overlay of `template`.
     pub(crate) fn tracker(&self, template: &Arc<SealedMemory>) -> Tracker {
         match &self.kernel {
-            Some(kernel) => Tracker::Kernel(KernelTracker::new(kernel.clone())),
+            Some(kernel) => Tracker::Kernel(KernelTracker::new(kernel.clone(), template.scratch().clone())),
             None => Tracker::Hash(Hashing::new(template.clone())),
         }
     }
@@ -94,7 +94,7 @@ pub(crate) enum Tracker {
 
 impl Tracker {
     /// The pages written since the last time this was called, or since the memory was made. From now on all pages
-    /// count as unwritten. May name pages whose content is the same as before.
+    /// count as unwritten. May name pages whose content is the same as before. Never names those that hold no state.
     ///
     /// After an error nothing is known about the pages: the instance must not be captured again.
     ///

@@ -58,6 +58,31 @@ fn s142_the_log_is_bounded_also_for_a_coordinator_that_has_taken_over() {
 }
 
 #[test]
+fn s80_with_one_retained_a_checkpoint_that_was_given_up_and_is_complete_takes_nothing_from_the_next() {
+    let store = memory();
+    let faulty = FaultyStore::new(&store, Fault::None);
+    let mut job = Job::start(through(&faulty), 2).unwrap();
+    job.retained = 1;
+    job.checkpoint(b"a").unwrap();
+    job.checkpoint(b"b").unwrap();
+    // It merges the chain, the answer to its entry is lost, and it is given up.
+    let merged = job.prepare(b"c").unwrap();
+    faulty.set(Fault::LostAnswer(faulty.requests() + 1));
+    assert_eq!(job.log.complete(&merged, 1).unwrap_err().kind(), ErrorKind::Retry);
+    faulty.set(Fault::None);
+    job.log.discard(merged.files.iter().map(|file| file.name.clone()).collect());
+    assert_eq!(checkpoints(&job.storage).unwrap(), [merged.id()], "it counts all the same");
+    // The next one builds on the last that anybody knows to be complete.
+    let id = job.take_id();
+    let (segment, file) = write(&job.storage, job.attempt, id, b"d").unwrap();
+    let chain = job.chain.iter().cloned().chain([segment]).collect();
+    job.log.complete(&Arc::new(manifest(job.attempt, id, chain, vec![file])), 1).unwrap();
+    assert_eq!(restore(&job.storage, id).unwrap(), b"abd");
+    job.log.delete_trash();
+    assert_tidy(&job.storage, "nothing stays that was kept for it");
+}
+
+#[test]
 fn s35_with_one_retained_a_checkpoint_of_another_kind_between_incrementals_leaves_the_next_restorable() {
     let mut job = Job::over(&memory(), 8);
     let storage = job.storage.clone();
