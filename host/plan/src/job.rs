@@ -328,6 +328,19 @@ impl Job {
             && self.edges.iter().any(|edge| edge.to == vertex && edge.exchange == Exchange::Hash)
     }
 
+    /// Whether all rows of an input of an operator are of the key group of the instance that gets them: all its edges are hash
+    /// edges.
+    pub fn is_keyed_input(&self, vertex: usize, input: u32) -> bool {
+        let mut edges = self.edges.iter().filter(|edge| edge.to == vertex && edge.input == input).peekable();
+        edges.peek().is_some() && edges.all(|edge| edge.exchange == Exchange::Hash)
+    }
+
+    /// Whether an instance of the operator is given no keys but those of its key group: all edges into it are hash edges.
+    pub fn keeps_to_its_groups(&self, vertex: usize) -> bool {
+        let mut edges = self.edges.iter().filter(|edge| edge.to == vertex).peekable();
+        edges.peek().is_some() && edges.all(|edge| edge.exchange == Exchange::Hash)
+    }
+
     /// Whether every row of every input reaches every subtask of the vertex, so that all have the same state.
     pub fn is_broadcast_only(&self, vertex: usize) -> bool {
         let mut inputs = self.edges.iter().filter(|edge| edge.to == vertex).peekable();

@@ -3,15 +3,18 @@
 use weir_model::Description;
 
 use crate::diagnostics::Code;
+use crate::input::InputDraft;
 use crate::job::VertexKind;
 use crate::problems::Problems;
 use crate::vertices::Draft;
 
 /// Which input of its reader each of the inputs as written is. None for one that is wrong, which is reported. Sinks have one.
+///
+/// An input may be written several times where its exchanges differ, which one entry cannot say; all are a union.
 pub(crate) fn inputs(draft: &Draft, problems: &mut Problems) -> Vec<Option<u32>> {
     let VertexKind::Operator(spec) = &draft.vertex.kind else { return vec![Some(0); draft.inputs.len()] };
     let mut taken: Vec<Option<u32>> = Vec::new();
-    for written in &draft.inputs {
+    for (index, written) in draft.inputs.iter().enumerate() {
         let number = match &written.name {
             // With what it has unknown, any name may be right.
             _ if !draft.is_described => Some(0),
@@ -33,9 +36,12 @@ pub(crate) fn inputs(draft: &Draft, problems: &mut Problems) -> Vec<Option<u32>>
                 None
             }
         };
-        if draft.is_described && number.is_some() && taken.contains(&number) {
+        let exchange = |draft: &InputDraft| draft.exchange.as_ref().map(|(exchange, _)| *exchange);
+        let mut before = taken.iter().zip(&draft.inputs[..index]);
+        let is_again = before.any(|(other, before)| *other == number && exchange(before) == exchange(written));
+        if draft.is_described && number.is_some() && is_again {
             let name = number.and_then(|number| spec.description.inputs.get(number as usize)).map_or("", |input| &input.name);
-            let message = format!("{} has the input `{name}` twice", draft.name());
+            let message = format!("{} has the input `{name}` twice, by the same exchange", draft.name());
             let hint = "what it reads there is joined in one: { from = [\"a\", \"b\"] }".to_owned();
             let origin = written.name.as_ref().map_or(&written.origin, |(_, origin)| origin);
             problems.error(Code::Graph, origin, message, Some(hint));

@@ -200,6 +200,8 @@ fn inputs_are_found_by_their_names_and_each_output_within_one_is_an_edge() {
     let op = job.vertex("op").unwrap();
     let names: Vec<Option<&str>> = job.edges.iter().map(|edge| job.input_name(edge)).collect();
     assert_eq!(names, [Some("left"), Some("left"), Some("right"), None]);
+    let is_keyed: Vec<bool> = (0..3).map(|input| job.is_keyed_input(op, input)).collect();
+    assert_eq!((is_keyed, job.keeps_to_its_groups(op)), (vec![true, false, false], false));
     assert!(job.is_keyed(op));
 }
 

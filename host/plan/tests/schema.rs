@@ -356,6 +356,15 @@ fn inputs_have_the_names_that_the_component_gives_them() {
         let said = join(inputs);
         assert!(said.contains(message) && said.contains(hint) && said.contains("job.toml:12:"), "{inputs}:\n{said}");
     }
+    // A union of two exchanges is what one entry cannot say.
+    let mixed = |more: &str| {
+        said(&format!(
+            "component = \"plain@1\"\ninputs = [{{ from = \"a\", exchange = \"hash\" }}, {{ from = \"b\", exchange = \"broadcast\" }}{more}]"
+        ))
+    };
+    assert_eq!(mixed(""), "");
+    let again = mixed(", { from = \"b\", exchange = \"hash\" }");
+    assert!(again.contains("operator `op` has the input `in` twice, by the same exchange"), "{again}");
     let half = join("input = { from = \"a\", as = \"left\" }");
     assert!(half.starts_with("warning: nothing leads to the input `right` of operator `op`"), "{half}");
     let two = said("component = \"plain@1\"\ninputs = [\"a\", \"b\"]");
