@@ -11,7 +11,7 @@ use weir_model::{Batch, BatchRef, Description, KeyGroup, key_group_of, limits};
 use crate::emitted_rows::EmittedRows;
 use crate::error::Refusal;
 use crate::limits::Limiter;
-use crate::reports::Reports;
+use crate::reports::{Counts, Reports};
 
 /// Which imports a running call may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub struct KeyShare {
 pub(crate) struct Guest {
     pub(crate) limiter: Limiter,
     pub(crate) reports: Arc<Reports>,
+    pub(crate) counts: Counts,
     phase: Phase,
     /// What the component says of itself: its outputs.
     description: Arc<Description>,
@@ -65,6 +66,7 @@ impl Guest {
         Guest {
             limiter,
             reports,
+            counts: Counts::default(),
             phase: Phase::Quiet,
             description,
             share: None,
@@ -113,6 +115,12 @@ impl Guest {
     #[inline]
     pub(crate) fn take_back(&mut self) {
         self.rows = None;
+    }
+
+    /// After a call, however it ended.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.counts.hand_over(&self.reports);
     }
 
     /// The rows of the running call, for `function`.

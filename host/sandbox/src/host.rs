@@ -1,5 +1,6 @@
 //! What the imports of the contract do, but for rows: log lines, numbers, time and randomness.
 
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use wasmtime::component::Linker;
@@ -9,7 +10,7 @@ use weir_model::limits;
 use crate::bindings::{LogLevel, TextOut};
 use crate::error::Refusal;
 use crate::guest::Guest;
-use crate::reports::{HostEvents, MetricKind};
+use crate::reports::MetricKind;
 use crate::{names, output};
 
 /// Offers the host's functions to components.
@@ -26,11 +27,19 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         },
     )?;
     let mut metrics = linker.instance(names::METRICS)?;
-    metrics.func_wrap("add", |store, (counter, delta): (TextOut, u64)| {
-        metric(&store, MetricKind::Counter, &counter, |events, counter| events.count(counter, delta))
+    metrics.func_wrap("add", |mut store: StoreContextMut<'_, Guest>, (counter, delta): (TextOut, u64)| {
+        // Out of the store for the moment: the name is borrowed from the store.
+        let mut counts = std::mem::take(&mut store.data_mut().counts);
+        let counted = metric_name(&store, &counter).map(|counter| counts.add(&store.data().reports, &counter, delta));
+        store.data_mut().counts = counts;
+        counted
     })?;
-    metrics.func_wrap("set", |store, (gauge, value): (TextOut, f64)| {
-        metric(&store, MetricKind::Gauge, &gauge, |events, gauge| events.gauge(gauge, value))
+    metrics.func_wrap("set", |store: StoreContextMut<'_, Guest>, (gauge, value): (TextOut, f64)| {
+        let (gauge, reports) = (metric_name(&store, &gauge)?, &store.data().reports);
+        if reports.takes(MetricKind::Gauge, &gauge) {
+            reports.gauge(&gauge, value);
+        }
+        Ok(())
     })?;
     let mut ambient = linker.instance(names::AMBIENT)?;
     ambient.func_wrap("now", |_store, (): ()| {
@@ -47,18 +56,12 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Reports a number under a name. Nobody has a reason for a name so long that looking at it is work.
-fn metric(
-    store: &StoreContextMut<'_, Guest>,
-    kind: MetricKind,
-    name: &TextOut,
-    report: impl FnOnce(&dyn HostEvents, &str),
-) -> wasmtime::Result<()> {
+/// The name of a metric. Nobody has a reason for one so long that looking at it is work.
+fn metric_name<'a>(store: &'a StoreContextMut<'_, Guest>, name: &TextOut) -> wasmtime::Result<Cow<'a, str>> {
     let name = name.to_str(store.as_context())?;
     if name.len() > limits::LOG_LINE_BYTES_MAX {
         let (len, max) = (name.len(), limits::METRIC_NAME_BYTES_MAX);
         return Err(Refusal::limit(format!("the name of a metric has {len} bytes, more than the limit of {max}")));
     }
-    store.data().reports.metric(kind, &name, |events| report(events, &name));
-    Ok(())
+    Ok(name)
 }

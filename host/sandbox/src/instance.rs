@@ -250,7 +250,9 @@ impl Instance {
         }
         self.store.data_mut().begin(phase);
         self.store.set_epoch_deadline(self.deadline_epochs);
-        match call(&self.exports, &mut self.store) {
+        let result = call(&self.exports, &mut self.store);
+        self.store.data_mut().end();
+        match result {
             Ok((Ok(value),)) => Ok(value),
             Ok((Err(reason),)) => {
                 let reason = cut(&reason, limits::REASON_BYTES_MAX);

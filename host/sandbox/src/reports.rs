@@ -53,20 +53,57 @@ impl Reports {
         self.events.log(level, cut(message, limits::LOG_LINE_BYTES_MAX));
     }
 
-    /// Reports a number, if its name is one of those the operator may use.
-    pub(crate) fn metric(&self, kind: MetricKind, name: &str, report: impl FnOnce(&dyn HostEvents)) {
+    /// Whether a number may be reported under a name: it is one of those that the operator may use.
+    pub(crate) fn takes(&self, kind: MetricKind, name: &str) -> bool {
         let known = self.names.read().unwrap_or_else(PoisonError::into_inner).kind(name);
         let check = match known {
-            Some(known) if known == kind => NameCheck::Known,
+            Some(known) if known == kind => return true,
             _ => self.names.write().unwrap_or_else(PoisonError::into_inner).check(kind, name),
         };
-        match check {
-            NameCheck::Known => report(&*self.events),
-            NameCheck::RefusedFirst(why) => {
-                let message = format!("metric {:?} is ignored: {why}", cut(name, 64));
-                self.events.log(LogLevel::Warn, &message);
-            }
-            NameCheck::Refused => {}
+        if let NameCheck::RefusedFirst(why) = check {
+            let message = format!("metric {:?} is ignored: {why}", cut(name, 64));
+            self.events.log(LogLevel::Warn, &message);
+        }
+        check == NameCheck::Known
+    }
+
+    /// Adds to a counter whose name [`Reports::takes`].
+    pub(crate) fn count(&self, counter: &str, delta: u64) {
+        self.events.count(counter, delta);
+    }
+
+    /// Sets a gauge whose name [`Reports::takes`].
+    pub(crate) fn gauge(&self, gauge: &str, value: f64) {
+        self.events.gauge(gauge, value);
+    }
+}
+
+/// What calls of one instance have counted and nobody was told yet: a counter may be added to for each row, and those who hear of it share
+/// a lock.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Only names that [`Reports::takes`], so they are few.
+    sums: HashMap<Box<str>, u64>,
+    any: bool,
+}
+
+impl Counts {
+    /// Adds to a counter.
+    pub(crate) fn add(&mut self, reports: &Reports, counter: &str, delta: u64) {
+        match self.sums.get_mut(counter) {
+            Some(sum) => *sum = sum.saturating_add(delta),
+            None if reports.takes(MetricKind::Counter, counter) => drop(self.sums.insert(counter.into(), delta)),
+            None => return,
+        }
+        self.any = true;
+    }
+
+    /// Tells what was counted: at the end of a call.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, reports: &Reports) {
+        if std::mem::take(&mut self.any) {
+            let counted = self.sums.iter_mut().filter(|(_, sum)| **sum > 0);
+            counted.for_each(|(counter, sum)| reports.count(counter, std::mem::take(sum)));
         }
     }
 }
@@ -193,6 +230,34 @@ mod tests {
         assert_eq!(names.check(MetricKind::Counter, "n"), NameCheck::Known);
         assert!(matches!(names.check(MetricKind::Gauge, "n"), NameCheck::RefusedFirst(why) if why.contains("for a gauge")));
         assert_eq!(names.check(MetricKind::Counter, "n"), NameCheck::Known);
+    }
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<(String, u64)>>);
+
+    impl HostEvents for Told {
+        fn log(&self, _level: LogLevel, _message: &str) {}
+        fn count(&self, counter: &str, delta: u64) {
+            lock(&self.0).push((counter.to_owned(), delta));
+        }
+        fn gauge(&self, _gauge: &str, _value: f64) {}
+    }
+
+    #[test]
+    fn what_is_counted_is_told_once_and_only_of_counters_that_something_was_added_to() {
+        let told = Arc::new(Told::default());
+        let (reports, mut counts) = (Reports::new(told.clone()), Counts::default());
+        (0..1_000).for_each(|n| counts.add(&reports, if n % 2 == 0 { "even" } else { "odd" }, n));
+        assert!(reports.takes(MetricKind::Gauge, "size"));
+        counts.add(&reports, "size", 7);
+        assert!(lock(&told.0).is_empty());
+        counts.hand_over(&reports);
+        counts.hand_over(&reports);
+        counts.add(&reports, "odd", 1);
+        counts.hand_over(&reports);
+        let mut told = lock(&told.0).clone();
+        told[..2].sort();
+        assert_eq!(told, [("even".to_owned(), 249_500), ("odd".to_owned(), 250_000), ("odd".to_owned(), 1)]);
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl Template {
         store.data_mut().begin(Phase::Quiet);
         store.set_epoch_deadline(component.engine().deadline_epochs(limits.call_deadline));
         let opened = exports.open.call(&mut store, (context_in,));
+        store.data_mut().end();
         let met = store.data().limiter.met();
         let (opened,) = opened.map_err(|error| {
             let trap = Trap::of(&error, limits.call_deadline).after(met);

@@ -150,6 +150,17 @@ fn s70_names_of_metrics_are_bounded() {
 }
 
 #[test]
+fn what_calls_count_is_told_at_the_end_of_each() {
+    let (template, events) = tight_template();
+    let mut instance = Instance::new(&template).unwrap();
+    run(&mut instance, op::POKE, &rows(&[(0x20000, u64::from_le_bytes(*b"rows...."))]));
+    for calls in 1..3 {
+        run(&mut instance, op::NAME, &rows(&[(4, 0)]));
+        assert_eq!(*events.sums.lock().unwrap(), BTreeMap::from([("rows".to_string(), calls)]));
+    }
+}
+
+#[test]
 fn s91_names_of_metrics_and_log_lines_are_bounded_over_all_instances_of_an_operator() {
     let (template, events) = tight_template();
     let started = std::time::Instant::now();

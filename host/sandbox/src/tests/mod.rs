@@ -12,6 +12,7 @@ mod shares;
 mod tracking;
 mod twins;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -99,14 +100,16 @@ fn guests() -> impl Iterator<Item = &'static Component> {
 struct Events {
     lines: Mutex<Vec<(LogLevel, String)>>,
     counts: Mutex<Vec<String>>,
+    sums: Mutex<BTreeMap<String, u64>>,
 }
 
 impl HostEvents for Events {
     fn log(&self, level: LogLevel, message: &str) {
         self.lines.lock().unwrap().push((level, message.to_string()));
     }
-    fn count(&self, counter: &str, _delta: u64) {
+    fn count(&self, counter: &str, delta: u64) {
         self.counts.lock().unwrap().push(counter.to_string());
+        *self.sums.lock().unwrap().entry(counter.to_string()).or_default() += delta;
     }
     fn gauge(&self, _gauge: &str, _value: f64) {}
 }
