@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use super::*;
 
-/// The shortest of several runs, per item, in nanoseconds.
+/// The shortest of many short runs, per item, in nanoseconds: one that nothing else on the machine interrupted.
 fn nanos_per(items: u64, mut work: impl FnMut()) -> f64 {
-    (0..7)
+    (0..100)
         .map(|_| {
             let start = Instant::now();
             work();
@@ -25,14 +25,14 @@ fn bench_calls_instances_and_captures() {
         println!("epochs {epoch_interruption}, tracking {}", sandbox.tracking());
         let mut instance = Instance::new(&template).unwrap();
         let empty = Batch::default();
-        let call = nanos_per(100_000, || (0..100_000).for_each(|_| drop(instance.advance(1, &mut EmittedRows::new()))));
+        let call = nanos_per(5_000, || (0..5_000).for_each(|_| drop(instance.advance(1, &mut EmittedRows::new()))));
         println!("  advance: {call:.0} ns a call");
-        let call = nanos_per(100_000, || (0..100_000).for_each(|_| drop(run(&mut instance, op::POKE, &empty))));
+        let call = nanos_per(5_000, || (0..5_000).for_each(|_| drop(run(&mut instance, op::POKE, &empty))));
         println!("  process, no rows: {call:.0} ns a call");
         for count in [16, 64, 256, 1024] {
             let mut batch = Batch::default();
             (0..count).for_each(|n| batch.push(n * 8 + 0x30000, b"01234567", &n.to_le_bytes()));
-            let calls = 200_000 / count as u64;
+            let calls = 20_000 / count as u64;
             let mut measure = |name: &str, op| {
                 let row = nanos_per(calls * count as u64, || (0..calls).for_each(|_| drop(run(&mut instance, op, &batch))));
                 println!("  {name}, {count} rows a call: {row:.1} ns a row");
@@ -41,7 +41,7 @@ fn bench_calls_instances_and_captures() {
             measure("echo", op::ECHO);
             measure("machine step", op::STEP);
         }
-        let made = nanos_per(1_000, || (0..1_000).for_each(|_| drop(Instance::new(&template).unwrap())));
+        let made = nanos_per(100, || (0..100).for_each(|_| drop(Instance::new(&template).unwrap())));
         println!("  instantiate + drop: {:.1} us", made / 1_000.0);
 
         let mut instance = Instance::new(&template).unwrap();
@@ -105,7 +105,7 @@ fn bench_component() {
                     batch
                 })
                 .collect();
-            let calls = 400_000 / count as u64;
+            let calls = 20_000 / count as u64;
             let row = nanos_per(calls * count as u64, || {
                 let mut emitted = EmittedRows::new();
                 let start = emitted.mark();
@@ -116,7 +116,7 @@ fn bench_component() {
             });
             println!("  process, {count} rows a call, 10,000 keys: {row:.1} ns a row");
         }
-        let made = nanos_per(1_000, || (0..1_000).for_each(|_| drop(Instance::new(&template).unwrap())));
+        let made = nanos_per(100, || (0..100).for_each(|_| drop(Instance::new(&template).unwrap())));
         println!("  instantiate + drop: {:.1} us", made / 1_000.0);
     }
 }
