@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_model::CheckpointId;
 
-use super::faults::{EACCES, EDQUOT, EIO, ENOSPC, EROFS, ESTALE, Fault, FaultyStore};
+use super::faults::{EACCES, EDQUOT, EIO, ENOSPC, EROFS, ESTALE, Fault, faulty};
 use super::{JOB, manifest, memory, over};
 use crate::log::tests::job::{Job, assert_tidy, checkpoints, manifest_of, open, restore, through};
 use crate::*;
@@ -200,7 +200,7 @@ fn a_manifest_of_an_unknown_format_is_refused_and_kept() {
 fn s40_a_full_disk_fails_the_checkpoint_and_loses_nothing() {
     for code in [ENOSPC, EDQUOT] {
         let store = memory();
-        let faulty = FaultyStore::new(&store, Fault::None);
+        let faulty = faulty(&store, Fault::None);
         let storage = through(&faulty);
         let mut job = Job::start(storage.clone(), 8).unwrap();
         let first = job.checkpoint(b"a").unwrap();
@@ -235,7 +235,7 @@ fn s40_a_storage_that_is_down_says_so_and_is_used_again_when_it_is_back() {
         (EROFS, ErrorKind::Configuration),
     ] {
         let store = memory();
-        let faulty = FaultyStore::new(&store, Fault::None);
+        let faulty = faulty(&store, Fault::None);
         let storage = through(&faulty);
         let mut job = Job::start(storage.clone(), 8).unwrap();
         let id = job.checkpoint(b"a").unwrap();

@@ -20,7 +20,7 @@ use weir_storage::{JobStorage, Segment};
 use weir_task::{CapturedState, InFlight, InFlightSource, SinkPrepare, SnapshotPart, TaskState};
 
 use super::{Item, Origin, Origins, Outcome, Persister, RETRY_DELAY, TaskStart};
-use crate::tests::store::{ENOSPC, Fault, Store};
+use crate::tests::store::{ENOSPC, Fault, Store, store};
 
 const TASK: TaskId = TaskId(3);
 
@@ -58,7 +58,7 @@ fn template(component: &Component) -> Template {
 
 impl Bench {
     fn new() -> Bench {
-        let store = Store::new();
+        let store = store();
         let storage = JobStorage::with_store(Arc::new(store.clone()), "test:store", "numbers").unwrap();
         let attempt = Attempt(1);
         let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();

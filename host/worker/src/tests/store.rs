@@ -1,16 +1,12 @@
 //! An object store in memory that fails while it is told to.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::StreamExt;
-use futures::stream::BoxStream;
 use object_store::memory::InMemory;
-use object_store::path::Path;
-use object_store::*;
 use parking_lot::Mutex;
+use weir_scripted_store::{Request, RequestKind, Script, ScriptedStore, Verdict, os_error};
 
 /// What fails, with which error of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,99 +27,50 @@ pub(crate) enum Fault {
 pub(crate) const EIO: i32 = 5;
 pub(crate) const ENOSPC: i32 = 28;
 
-#[derive(Clone, Debug)]
-pub(crate) struct Store {
-    inner: Arc<InMemory>,
-    fault: Arc<Mutex<Fault>>,
+/// The store.
+pub(crate) type Store = ScriptedStore<Faults>;
+
+/// What fails now.
+#[derive(Debug)]
+pub(crate) struct Faults(Mutex<Fault>);
+
+pub(crate) fn store() -> Store {
+    ScriptedStore::new(Arc::new(InMemory::new()), Faults(Mutex::new(Fault::None)))
 }
 
-impl Store {
-    pub(crate) fn new() -> Store {
-        Store { inner: Arc::new(InMemory::new()), fault: Arc::new(Mutex::new(Fault::None)) }
-    }
-
+impl Faults {
     pub(crate) fn set(&self, fault: Fault) {
-        *self.fault.lock() = fault;
+        *self.0.lock() = fault;
     }
 
-    async fn hang(&self, location: &Path) {
-        let hangs = |fault| matches!(fault, Fault::Hang(folder) if location.parts().any(|part| part.as_ref() == folder));
-        while hangs(*self.fault.lock()) {
+    async fn hang(&self, request: Request<'_>) {
+        let hangs = |fault| matches!(fault, Fault::Hang(folder) if request.is_within(folder));
+        while hangs(*self.0.lock()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    }
-
-    /// The store without faults.
-    pub(crate) fn inner(&self) -> &InMemory {
-        &self.inner
-    }
-
-    fn admit(&self, location: Option<&Path>, writes: bool) -> Result<()> {
-        let panics = |folder| location.is_some_and(|path| path.parts().any(|part| part.as_ref() == folder));
-        let fault = *self.fault.lock();
-        if let Fault::Panic(folder) = fault
-            && panics(folder)
-        {
-            self.set(Fault::None);
-            panic!("the store was told to panic");
-        }
-        let within = |folder| writes && location.is_some_and(|path| path.parts().any(|part| part.as_ref() == folder));
-        let code = match *self.fault.lock() {
-            Fault::Down(code) => Some(code),
-            Fault::Files(code) if within("files") => Some(code),
-            Fault::Manifests(code) if within("manifests") => Some(code),
-            _ => None,
-        };
-        let error = |code| Error::Generic { store: "test", source: Box::new(std::io::Error::from_raw_os_error(code)) };
-        code.map_or(Ok(()), |code| Err(error(code)))
-    }
-}
-
-impl fmt::Display for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("test store")
     }
 }
 
 #[async_trait]
-impl ObjectStore for Store {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        self.hang(location).await;
-        self.admit(Some(location), true)?;
-        self.inner.put_opts(location, payload, opts).await
-    }
-
-    async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        self.hang(location).await;
-        self.admit(Some(location), true)?;
-        self.inner.put_multipart_opts(location, opts).await
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.admit(Some(location), false)?;
-        self.inner.get_opts(location, options).await
-    }
-
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        let this = self.clone();
-        let admitted = locations.map(move |location| location.and_then(|path| this.admit(Some(&path), false).map(|()| path)));
-        self.inner.delete_stream(admitted.boxed())
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        match self.admit(prefix, false) {
-            Ok(()) => self.inner.list(prefix),
-            Err(error) => futures::stream::iter([Err(error)]).boxed(),
+impl Script for Faults {
+    async fn admit(&self, request: Request<'_>) -> Verdict {
+        if matches!(request.kind, RequestKind::Part | RequestKind::GiveUp) {
+            return Verdict::CarryOut;
         }
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.admit(prefix, false)?;
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.admit(Some(to), true)?;
-        self.inner.copy_opts(from, to, options).await
+        let writes = request.kind == RequestKind::Write;
+        if writes {
+            self.hang(request).await;
+        }
+        let fault = *self.0.lock();
+        match fault {
+            Fault::Panic(folder) if request.is_within(folder) => {
+                self.set(Fault::None);
+                panic!("the store was told to panic");
+            }
+            Fault::Down(code) => Verdict::Fail(os_error(code)),
+            Fault::Files(code) if writes && request.is_within("files") => Verdict::Fail(os_error(code)),
+            Fault::Manifests(code) if writes && request.is_within("manifests") => Verdict::Fail(os_error(code)),
+            _ => Verdict::CarryOut,
+        }
     }
 }

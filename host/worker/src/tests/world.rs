@@ -18,7 +18,7 @@ use weir_protocol::{ComponentPin, JobSpec, Report};
 use weir_sandbox::{Sandbox, SandboxOptions};
 use weir_storage::{JobLog, JobStorage, StorageError, Writer};
 
-use super::store::Store;
+use super::store::{Store, store};
 use crate::executor::Threads;
 use crate::{CONGESTED_BYTES_DEFAULT, ComponentSource, Connectors, Reports, Storages, Worker, WorkerOptions};
 
@@ -139,7 +139,7 @@ impl World {
     pub(super) fn new() -> World {
         let (source, output) = (Numbers::default(), Output::default());
         output.panics(source.panics());
-        World { store: Store::new(), source, output }
+        World { store: store(), source, output }
     }
 
     pub(super) fn storage(&self) -> JobStorage {

@@ -19,7 +19,7 @@ use weir_protocol::{
 use weir_storage::{Committable, JobStorage};
 
 use super::super::{Clock, Cluster, ClusterOptions, Hello, Through, WorkerLink};
-use crate::faulty::FaultyStore;
+use crate::faulty::{FaultyStore, faulty};
 use crate::{Limits, ServeError};
 use weir_cluster::{LinkId, Now};
 
@@ -64,7 +64,7 @@ impl World {
     pub(super) fn new() -> World {
         World {
             folder: tempfile::tempdir().unwrap(),
-            store: FaultyStore::new(),
+            store: faulty(),
             clock: Arc::new(TestClock(AtomicU64::new(1_000))),
             limits: Limits { slow_step_ms: 200, ..Limits::DEFAULT },
         }

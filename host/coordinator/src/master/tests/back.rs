@@ -10,7 +10,7 @@ use weir_protocol::{Command, Failure, FailureKind, Prepare, Report};
 use weir_storage::{JobStorage, Manifest};
 
 use super::fresh::{complete, manifest, spec};
-use crate::faulty::{Fault, FaultyStore};
+use crate::faulty::{Fault, FaultyStore, faulty};
 use crate::{Input, JobError, JobThread, LOCAL_WORKER, Local, Mailbox, MasterJob, Outcome, Wish};
 
 /// What can be seen of what a sink has written: rows up to this checkpoint, and those of the next that are pending.
@@ -57,7 +57,7 @@ impl World {
     /// A job that has run up to checkpoint 2, the output of which is pending or visible.
     fn new(visible: u64) -> World {
         let output = Arc::new(Mutex::new(Output { visible: 0, pending: 0 }));
-        let world = World { store: FaultyStore::new(), output, damaged: Arc::default(), dies: Arc::default() };
+        let world = World { store: faulty(), output, damaged: Arc::default(), dies: Arc::default() };
         assert!(matches!(world.run().1, Ok(Outcome::Cancelled)));
         for checkpoint in [1, 2] {
             complete(&world.storage(), Manifest { checkpoint, ..manifest() });

@@ -10,7 +10,7 @@ use weir_model::{Attempt, CheckpointId, Epoch};
 use weir_protocol::{Command, Failure, FailureKind, JobSpec, Prepare, Report};
 use weir_storage::{JobLog, JobStorage, MANIFEST_FORMAT, Manifest, ManifestKind, Writer};
 
-use crate::faulty::{Fault, FaultyStore};
+use crate::faulty::{Fault, FaultyStore, faulty};
 use crate::{Input, JobError, JobThread, LOCAL_WORKER, Local, Mailbox, MasterJob, Outcome, Wish};
 
 const OLD: CheckpointId = CheckpointId(1);
@@ -33,7 +33,7 @@ pub(super) fn spec(file: &str) -> JobSpec {
 impl World {
     /// A job of `a.toml` that has run and left a checkpoint, and output.
     fn new() -> World {
-        let world = World { store: FaultyStore::new(), output: Arc::new(Mutex::new(false)), failure: None };
+        let world = World { store: faulty(), output: Arc::new(Mutex::new(false)), failure: None };
         let (from, end) = world.run("a.toml", false);
         assert_eq!(from.map(|prepare| (prepare.restore, prepare.retract_after)), Some((None, None)));
         assert!(matches!(end, Ok(Outcome::Cancelled)), "{end:?}");

@@ -6,14 +6,14 @@ use weir_protocol::{Command, Report};
 use weir_storage::JobStorage;
 
 use super::fresh::spec;
-use crate::faulty::FaultyStore;
+use crate::faulty::faulty;
 use crate::{Input, JobError, JobThread, LOCAL_WORKER, Local, MasterJob, Notice};
 
 #[test]
 fn where_what_surrounds_a_master_panics_its_tasks_are_ended_and_it_says_so() {
     #[allow(clippy::disallowed_methods, reason = "as a worker's: what a master says never waits")]
     let (commands, told): (Sender<Command>, Receiver<Command>) = channel();
-    let store = FaultyStore::new();
+    let store = faulty();
     let surroundings = Local::new(
         Box::new(move |command| drop(commands.send(command))),
         Box::new(move |url, job| JobStorage::with_store(std::sync::Arc::new(store.clone()), url, job)),

@@ -6,7 +6,7 @@ use object_store::ObjectStore;
 use weir_model::CheckpointId;
 
 use super::job::{Job, assert_tidy, checkpoints, restore, through};
-use crate::tests::faults::{Fault, FaultyStore};
+use crate::tests::faults::{Fault, faulty};
 use crate::tests::{memory, over};
 use crate::{ErrorKind, JobStorage, StorageError};
 
@@ -61,7 +61,7 @@ fn assert_recovers(store: &Arc<dyn ObjectStore>, progress: &Progress, fault: Fau
 
 /// Requests of a life without faults.
 fn total_requests() -> u64 {
-    let faulty = FaultyStore::new(&memory(), Fault::None);
+    let faulty = faulty(&memory(), Fault::None);
     live(&through(&faulty), &mut Progress::default()).unwrap();
     faulty.requests()
 }
@@ -73,7 +73,7 @@ fn s38_dying_between_any_two_requests_loses_nothing_and_leaves_no_garbage() {
             let store = memory();
             let fault = crash(request);
             let mut progress = Progress::default();
-            let survived = live(&through(&FaultyStore::new(&store, fault)), &mut progress).is_ok();
+            let survived = live(&through(&faulty(&store, fault)), &mut progress).is_ok();
             assert!(!survived || request + 20 > total_requests(), "{fault:?}: only deletions are allowed to fail");
             assert_recovers(&store, &progress, fault);
         }
@@ -86,7 +86,7 @@ fn s40_one_lost_answer_anywhere_loses_nothing() {
         let store = memory();
         let fault = Fault::LostAnswer(request);
         let mut progress = Progress::default();
-        let _ended_early = live(&through(&FaultyStore::new(&store, fault)), &mut progress);
+        let _ended_early = live(&through(&faulty(&store, fault)), &mut progress);
         assert_recovers(&store, &progress, fault);
     }
 }
@@ -94,7 +94,7 @@ fn s40_one_lost_answer_anywhere_loses_nothing() {
 #[test]
 fn s142_an_entry_whose_answer_was_lost_can_be_put_again_and_is_one() {
     let store = memory();
-    let faulty = FaultyStore::new(&store, Fault::None);
+    let faulty = faulty(&store, Fault::None);
     let mut job = Job::start(through(&faulty), 2).unwrap();
     let mut uncertain = 0;
     for request in 0..4 {

@@ -7,13 +7,13 @@ use weir_model::{CheckpointId, TaskId};
 
 use super::super::pen::{DELETED_AT_ONCE, TAIL};
 use super::job::{Job, assert_tidy, checkpoints, needed, open, restore, through};
-use crate::tests::faults::{EIO, Fault, FaultyStore};
+use crate::tests::faults::{EIO, Fault, faulty};
 use crate::tests::{JOB, files, manifest, memory, over, write};
 use crate::*;
 
 #[test]
 fn s142_a_completed_checkpoint_costs_its_files_and_two_requests() {
-    let faulty = FaultyStore::new(&memory(), Fault::None);
+    let faulty = faulty(&memory(), Fault::None);
     let mut job = Job::start(through(&faulty), 4).unwrap();
     let entries = 3 * (TAIL + DELETED_AT_ONCE);
     for round in 0..entries {
@@ -60,7 +60,7 @@ fn s142_the_log_is_bounded_also_for_a_coordinator_that_has_taken_over() {
 #[test]
 fn s80_with_one_retained_a_checkpoint_that_was_given_up_and_is_complete_takes_nothing_from_the_next() {
     let store = memory();
-    let faulty = FaultyStore::new(&store, Fault::None);
+    let faulty = faulty(&store, Fault::None);
     let mut job = Job::start(through(&faulty), 2).unwrap();
     job.retained = 1;
     job.checkpoint(b"a").unwrap();
@@ -192,7 +192,7 @@ fn s39_ten_thousand_checkpoints_leave_a_bounded_number_of_files() {
 
 #[test]
 fn files_that_cannot_be_deleted_are_shown_and_deleted_later() {
-    let faulty = FaultyStore::new(&memory(), Fault::None);
+    let faulty = faulty(&memory(), Fault::None);
     let mut job = Job::start(through(&faulty), 1).unwrap();
     job.retained = 1;
     job.checkpoint(b"a").unwrap();

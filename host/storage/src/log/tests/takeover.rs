@@ -6,7 +6,7 @@ use weir_model::{Attempt, CheckpointId, Epoch};
 
 use super::job::{Job, assert_tidy, checkpoints, open, restore, straggle, through};
 use super::{owner, writer};
-use crate::tests::faults::{Fault, FaultyStore};
+use crate::tests::faults::{Fault, faulty};
 use crate::tests::{manifest, memory, over, write};
 use crate::*;
 
@@ -35,7 +35,7 @@ fn s41_taking_over_in_the_middle_of_a_completion_commits_it_exactly_when_it_is_r
     for request in 0..3 {
         let store = memory();
         Job::over(&store, 2).checkpoint(b"a").unwrap();
-        let faulty = FaultyStore::new(&store, Fault::None);
+        let faulty = faulty(&store, Fault::None);
         let mut old = Job::start(through(&faulty), 2).unwrap();
         let manifest = old.prepare(b"b").unwrap();
 
@@ -123,7 +123,7 @@ fn s84_killed_while_going_back_either_nothing_or_all_of_it_was_decided() {
             let older = job.checkpoint(b"a").unwrap();
             let newest = job.checkpoint(b"b").unwrap();
             let fault = crash(request);
-            let begun = Job::start_without(through(&FaultyStore::new(&store, fault)), 8, &[newest]).is_ok();
+            let begun = Job::start_without(through(&faulty(&store, fault)), 8, &[newest]).is_ok();
             let next = Job::over(&store, 8);
             match next.retract_after {
                 // As if nobody had ever wanted to.
@@ -149,7 +149,7 @@ fn starting_over_is_durable_before_anything_is_deleted() {
         let store = memory();
         let mut job = Job::over(&store, 8);
         job.checkpoint(b"a").unwrap();
-        let faulty = FaultyStore::new(&store, Fault::CrashBefore(request));
+        let faulty = faulty(&store, Fault::CrashBefore(request));
         let started_over = open(&through(&faulty)).start_over(&owner());
         let next = Job::over(&store, 8);
         match next.retract_after {
@@ -207,7 +207,7 @@ fn an_earlier_life_of_the_coordinator_leads_no_more() {
 #[test]
 fn s84_what_may_be_complete_is_not_deleted_by_whoever_has_given_it_up() {
     let store = memory();
-    let faulty = FaultyStore::new(&store, Fault::None);
+    let faulty = faulty(&store, Fault::None);
     let mut job = Job::start(through(&faulty), 8).unwrap();
     job.checkpoint(b"a").unwrap();
     let manifest = job.prepare(b"b").unwrap();
