@@ -36,7 +36,7 @@ pub use gate::{Announcer, Gate, Sender};
 pub use mailbox::TaskHandle;
 pub use node::{OnReject, Target};
 pub use odd_stats::OddStats;
-pub use operator::{AfterEnd, InstanceFactory, OperatorInstance, RestoredInstance};
+pub use operator::{AfterEnd, InstanceFactory, KeyedTemplate, OperatorInstance, RestoredInstance};
 pub use pace::CallRows;
 pub use report::{
     CapturedState, Control, InFlight, InFlightSource, Outlet, SinkPrepare, SnapshotPart, SourceState, TaskReport, TaskState,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_model::{
-    BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_END, WATERMARK_START,
+    BatchRef, CheckpointId, InstanceId, KeyGroup, KeyGroupRange, OperatorUid, Timestamp, WATERMARK_END, WATERMARK_START, limits,
 };
-use weir_sandbox::{CallError, EmittedRows, Rejection, SandboxError, TrapKind};
+use weir_sandbox::{CallError, EmittedRows, KeyShare, Rejection, SandboxError, TrapKind};
 
 use crate::TaskError;
 use crate::clock::Clock;
@@ -29,6 +29,8 @@ pub trait OperatorInstance: Send {
     fn capture(&mut self, checkpoint: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError>;
     /// A checkpoint is complete.
     fn checkpoint_completed(&mut self, checkpoint: CheckpointId);
+    /// All rows that it is given are of this key group, of so many: what it emits under a key that it should have kept is checked by that.
+    fn keep_to(&mut self, _group: KeyGroup, _key_groups: u16) {}
 }
 
 impl OperatorInstance for weir_sandbox::Instance {
@@ -55,6 +57,11 @@ impl OperatorInstance for weir_sandbox::Instance {
     fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
         weir_sandbox::Instance::checkpoint_completed(self, checkpoint);
     }
+
+    fn keep_to(&mut self, group: KeyGroup, key_groups: u16) {
+        let keyed_inputs = vec![true; limits::PORTS_MAX];
+        weir_sandbox::Instance::keep_to(self, KeyShare { group, key_groups, keyed_inputs });
+    }
 }
 
 /// Makes instances as they are right after `open`.
@@ -64,6 +71,28 @@ pub trait InstanceFactory: Send + Sync {
 
     /// An instance as its captures have it: encoded, oldest first, at least one.
     fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError>;
+
+    /// The number of key groups, where an instance is given no rows but those of its own; `None`: of any.
+    fn key_groups(&self) -> Option<u16> {
+        None
+    }
+}
+
+/// Makes instances that are given no rows but those of their key group, of so many: all that comes to the operator is divided by key.
+pub struct KeyedTemplate(pub weir_sandbox::Template, pub u16);
+
+impl InstanceFactory for KeyedTemplate {
+    fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
+        self.0.instantiate()
+    }
+
+    fn restore(&self, images: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
+        self.0.restore(images)
+    }
+
+    fn key_groups(&self) -> Option<u16> {
+        Some(self.1)
+    }
 }
 
 impl InstanceFactory for weir_sandbox::Template {
@@ -206,7 +235,7 @@ impl Operator {
         if self.watermark == WATERMARK_END {
             self.watermark = after_end.event_time_max;
         }
-        for restored in instances {
+        for mut restored in instances {
             let slot = match (self.keys, restored.id) {
                 (Keys::Groups(groups), InstanceId::KeyGroup(group)) if groups.contains(group) => {
                     usize::from(group - groups.start)
@@ -214,6 +243,7 @@ impl Operator {
                 (Keys::Subtask(index), InstanceId::Subtask(of)) if index == of => 0,
                 (_, id) => unreachable!("{id} of operator {} was deployed to a task that does not own it", self.uid),
             };
+            self.keep_to(slot, &mut *restored.instance);
             self.slots[slot] = Some(Slot {
                 instance: restored.instance,
                 watermark: restored.watermark,
@@ -222,6 +252,13 @@ impl Operator {
                 captured: Vec::new(),
                 completed_calls: 0,
             });
+        }
+    }
+
+    /// Tells an instance which keys it is given, where it is given no others.
+    fn keep_to(&self, slot: usize, instance: &mut dyn OperatorInstance) {
+        if let (Keys::Groups(groups), Some(key_groups)) = (self.keys, self.factory.key_groups()) {
+            instance.keep_to(groups.start + slot as u16, key_groups);
         }
     }
 
@@ -358,7 +395,9 @@ impl Operator {
         if self.slots[slot].is_some() {
             return Ok(());
         }
-        let instance = self.factory.instantiate().map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?;
+        let made = self.factory.instantiate();
+        let mut instance = made.map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?;
+        self.keep_to(slot, &mut *instance);
         self.slots[slot] = Some(Slot {
             instance,
             watermark: WATERMARK_START,
@@ -471,6 +510,82 @@ impl CaptureRound {
     fn mark_done(&mut self, slot: usize) {
         if !std::mem::replace(&mut self.done[slot], true) {
             self.remaining -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::clock::SystemClock;
+
+    type Told = Arc<Mutex<Vec<(KeyGroup, u16)>>>;
+
+    /// Remembers which keys it was told that it is given.
+    struct Listener(Told);
+
+    impl OperatorInstance for Listener {
+        fn process(&mut self, _: u32, _: BatchRef<'_>, _: &mut EmittedRows) -> Result<Vec<Rejection>, CallError> {
+            Ok(Vec::new())
+        }
+
+        fn advance(&mut self, _: Timestamp, _: &mut EmittedRows) -> Result<(), CallError> {
+            Ok(())
+        }
+
+        fn finish(&mut self, _: &mut EmittedRows) -> Result<(), CallError> {
+            Ok(())
+        }
+
+        fn capture(&mut self, _: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError> {
+            Ok(None)
+        }
+
+        fn checkpoint_completed(&mut self, _: CheckpointId) {}
+
+        fn keep_to(&mut self, group: KeyGroup, key_groups: u16) {
+            self.0.lock().unwrap().push((group, key_groups));
+        }
+    }
+
+    struct Factory(Told, Option<u16>);
+
+    impl InstanceFactory for Factory {
+        fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
+            Ok(Box::new(Listener(self.0.clone())))
+        }
+
+        fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
+            self.instantiate()
+        }
+
+        fn key_groups(&self) -> Option<u16> {
+            self.1
+        }
+    }
+
+    #[test]
+    fn s113_each_instance_is_told_its_key_group_where_it_is_given_no_other_keys() {
+        for key_groups in [Some(128), None] {
+            let told = Told::default();
+            let factory = Arc::new(Factory(told.clone(), key_groups));
+            let meters = Meters { clock: Arc::new(SystemClock::default()), stats: Arc::default() };
+            let groups = KeyGroupRange { start: 64, end: 96 };
+            let mut operator = Operator::keyed(OperatorUid::from("count"), factory.clone(), groups, meters);
+            let restored = RestoredInstance {
+                id: InstanceId::KeyGroup(70),
+                instance: factory.instantiate().unwrap(),
+                watermark: WATERMARK_START,
+                finished: false,
+            };
+            operator.restore(vec![restored], AfterEnd { event_time_max: WATERMARK_START, more: false });
+            operator.ensure(2).unwrap();
+            operator.ensure(6).unwrap();
+            let expected: &[_] = if key_groups.is_some() { &[(70, 128), (66, 128)] } else { &[] };
+            assert_eq!(*told.lock().unwrap(), expected);
         }
     }
 }

@@ -15,7 +15,7 @@ use weir_protocol::panics::caught;
 use weir_sandbox::Template;
 use weir_storage::{InFlightState, InstanceState, Segment};
 use weir_task::in_flight::{self, Place, Share};
-use weir_task::{InstanceFactory, RestoredInFlight, RestoredInstance};
+use weir_task::{InstanceFactory, KeyedTemplate, RestoredInFlight, RestoredInstance};
 
 use super::failure::{OfOperator, Panic, Trouble};
 use super::host::Metrics;
@@ -91,7 +91,12 @@ fn factories(
         let host = operator_host(job, uid, metrics);
         let spec = job.operator(vertex);
         let template = Template::decode(&prepared.component, &spec.description, &image, &limits(spec), host);
-        factories.insert(vertex, Arc::new(template.map_err(|error| OfOperator(uid, error))?));
+        let template = template.map_err(|error| OfOperator(uid, error))?;
+        let factory: Arc<dyn InstanceFactory> = match job.job.keeps_to_its_groups(vertex) {
+            true => Arc::new(KeyedTemplate(template, job.job.key_groups)),
+            false => Arc::new(template),
+        };
+        factories.insert(vertex, factory);
     }
     Ok(factories)
 }
