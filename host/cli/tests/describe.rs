@@ -61,6 +61,6 @@ fn s115_a_component_that_does_not_say_what_it_is_is_stopped_in_the_child_and_thi
     // As many bytes as its memory has for one text.
     let huge = "(i32.store (i32.const 128) (i32.const 0)) (i32.store (i32.const 132) (i32.const 200000)) (i32.const 128)";
     let error = described(compiler(), huge).unwrap_err();
-    assert!(error.contains("more than 65536 bytes of text"), "{error}");
+    assert!(error.contains("bytes of text, more than the limit of 65536"), "{error}");
     described(compiler(), "(i32.const 128)").unwrap();
 }
