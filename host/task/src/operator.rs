@@ -12,6 +12,7 @@ use weir_model::{
 use weir_sandbox::{CallError, EmittedRows, Rejection, SandboxError, TrapKind};
 
 use crate::TaskError;
+use crate::arrival::{Arrival, Berth};
 use crate::clock::Clock;
 use crate::pace::{CallRows, Pace};
 use crate::report::CapturedState;
@@ -76,12 +77,12 @@ impl InstanceFactory for weir_sandbox::Template {
     }
 }
 
-/// An instance that comes back from a checkpoint.
+/// An instance that comes back from a checkpoint. Its task begins before it is there.
 pub struct RestoredInstance {
     /// Which one.
     pub id: InstanceId,
-    /// The instance.
-    pub instance: Box<dyn OperatorInstance>,
+    /// Its way into the task.
+    pub instance: Box<dyn Arrival<dyn OperatorInstance>>,
     /// The last watermark it was told.
     pub watermark: Timestamp,
     /// It was told that all inputs have ended.
@@ -115,7 +116,7 @@ pub(crate) struct InstanceCapture {
 }
 
 struct Slot {
-    instance: Box<dyn OperatorInstance>,
+    instance: Berth<dyn OperatorInstance>,
     watermark: Timestamp,
     finished: bool,
     /// Calls so far, the calls when captures were taken, and those that the last completed checkpoint holds.
@@ -215,7 +216,7 @@ impl Operator {
                 (_, id) => unreachable!("{id} of operator {} was deployed to a task that does not own it", self.uid),
             };
             self.slots[slot] = Some(Slot {
-                instance: restored.instance,
+                instance: Berth::Coming(restored.instance),
                 watermark: restored.watermark,
                 finished: restored.finished,
                 calls: 0,
@@ -223,6 +224,33 @@ impl Operator {
                 completed_calls: 0,
             });
         }
+    }
+
+    /// Takes in instances that have come from the checkpoint. Says whether all are here.
+    pub(crate) fn look(&mut self) -> bool {
+        self.slots.iter_mut().flatten().filter_map(|slot| (!slot.instance.look()).then_some(())).count() == 0
+    }
+
+    /// Whether the instance of a slot is here, or none is to come.
+    pub(crate) fn is_here(&self, slot: usize) -> bool {
+        !matches!(&self.slots[slot], Some(Slot { instance: Berth::Coming(_), .. }))
+    }
+
+    /// What comes next is for this slot, or for all.
+    pub(crate) fn hurry(&self, slot: usize) {
+        if let Some(slot) = &self.slots[slot] {
+            slot.instance.hurry();
+        }
+    }
+
+    /// Whether its instances are called before anything is read.
+    pub(crate) fn calls_first(&self) -> bool {
+        self.after_end.more
+    }
+
+    /// Event time has reached a watermark, of which instances are told later, each before its next rows.
+    pub(crate) fn note(&mut self, watermark: Timestamp) {
+        self.watermark = self.watermark.max(watermark);
     }
 
     pub(crate) fn uid(&self) -> &OperatorUid {
@@ -269,7 +297,7 @@ impl Operator {
         }
         let instance = self.slots[slot].as_mut().expect("made before the call");
         instance.calls += 1;
-        let rejected = instance.instance.process(input, part, call.emitted).map_err(|error| {
+        let rejected = instance.instance.instance().process(input, part, call.emitted).map_err(|error| {
             if matches!(&error, CallError::Trapped(trap) if trap.kind == TrapKind::Deadline) {
                 self.call_rows.were_too_many(count);
             }
@@ -309,13 +337,13 @@ impl Operator {
         let slot = self.slots[index].as_mut().expect("checked above");
         slot.calls += 1;
         (slot.finished, slot.watermark) = (false, watermark);
-        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))
+        slot.instance.instance().advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))
     }
 
     /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told before their first
     /// rows. Gives whether the instance was called.
     pub(crate) fn advance(&mut self, slot: usize, watermark: Timestamp, emitted: &mut EmittedRows) -> Result<bool, TaskError> {
-        self.watermark = self.watermark.max(watermark);
+        self.note(watermark);
         if self.slots[slot].as_ref().is_none_or(|slot| slot.watermark >= watermark || slot.finished) {
             return Ok(false);
         }
@@ -324,7 +352,7 @@ impl Operator {
         let slot = self.slots[slot].as_mut().expect("checked above");
         slot.calls += 1;
         slot.watermark = watermark;
-        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))?;
+        slot.instance.instance().advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))?;
         Ok(true)
     }
 
@@ -338,7 +366,7 @@ impl Operator {
         let slot = self.slots[slot].as_mut().expect("checked above");
         slot.calls += 1;
         slot.finished = true;
-        slot.instance.finish(emitted).map_err(|error| TaskError::call(uid, &error))?;
+        slot.instance.instance().finish(emitted).map_err(|error| TaskError::call(uid, &error))?;
         Ok(true)
     }
 
@@ -360,7 +388,7 @@ impl Operator {
         }
         let instance = self.factory.instantiate().map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?;
         self.slots[slot] = Some(Slot {
-            instance,
+            instance: Berth::Here(instance),
             watermark: WATERMARK_START,
             finished: false,
             calls: 1,
@@ -426,7 +454,9 @@ impl Operator {
     /// A checkpoint is complete: what it holds need not be captured again.
     pub(crate) fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
         for slot in self.slots.iter_mut().flatten() {
-            slot.instance.checkpoint_completed(checkpoint);
+            if let Berth::Here(instance) = &mut slot.instance {
+                instance.checkpoint_completed(checkpoint);
+            }
             if let Some(&(_, calls)) = slot.captured.iter().rev().find(|(id, _)| *id <= checkpoint) {
                 slot.completed_calls = slot.completed_calls.max(calls);
             }
@@ -450,11 +480,12 @@ impl Operator {
         let Some(capturing) = &mut self.capturing else { return Ok(()) };
         let Some(slot) = self.slots[index].as_mut() else { return Ok(()) };
         let checkpoint = capturing.checkpoint;
-        // An instance that was not called since the last completed checkpoint is as that checkpoint holds it.
+        // An instance that was not called since the last completed checkpoint is as that checkpoint holds it; so is one that is not
+        // here yet.
         let capture = if slot.calls == slot.completed_calls {
             None
         } else {
-            slot.instance.capture(checkpoint).map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?
+            slot.instance.instance().capture(checkpoint).map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?
         };
         slot.captured.push((checkpoint, slot.calls));
         let id = match self.keys {

@@ -35,15 +35,22 @@ pub(crate) const ENOSPC: i32 = 28;
 pub(crate) struct Store {
     inner: Arc<InMemory>,
     fault: Arc<Mutex<Fault>>,
+    /// Reads of these are not answered: name of a file, and where in it they begin.
+    held: Arc<Mutex<Vec<(String, u64)>>>,
 }
 
 impl Store {
     pub(crate) fn new() -> Store {
-        Store { inner: Arc::new(InMemory::new()), fault: Arc::new(Mutex::new(Fault::None)) }
+        Store { inner: Arc::new(InMemory::new()), fault: Arc::new(Mutex::new(Fault::None)), held: Arc::default() }
     }
 
     pub(crate) fn set(&self, fault: Fault) {
         *self.fault.lock() = fault;
+    }
+
+    /// Reads that begin in these places, by name of the file, are not answered until this is said again without them.
+    pub(crate) fn hold_reads(&self, places: Vec<(String, u64)>) {
+        *self.held.lock() = places;
     }
 
     async fn hang(&self, location: &Path) {
@@ -100,6 +107,14 @@ impl ObjectStore for Store {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let start = match &options.range {
+            Some(GetRange::Bounded(range)) => Some(range.start),
+            _ => None,
+        };
+        let is_held = |name: &str| self.held.lock().iter().any(|held| held.0 == name && Some(held.1) == start);
+        while location.filename().is_some_and(is_held) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         self.admit(Some(location), false)?;
         self.inner.get_opts(location, options).await
     }
