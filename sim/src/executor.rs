@@ -113,11 +113,6 @@ impl Executor for SimExecutor {
         let id = self.numbers.fetch_add(1, Ordering::Relaxed);
         Box::new(SimSeat { id, place: place.clone(), calls: self.calls.clone(), woken: self.woken.clone() })
     }
-
-    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), String> {
-        (0..count).for_each(work);
-        Ok(())
-    }
 }
 
 impl Seat for SimSeat {

@@ -114,7 +114,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(spec: &JobSpec, workers: usize) -> Bench {
+    fn new(spec: &JobSpec, workers: usize, tasks: u32) -> Bench {
         let settings = MasterJob {
             spec: spec.clone(),
             default_storage: "memory:".to_owned(),
@@ -133,6 +133,12 @@ impl Bench {
             for output in running.handle(input) {
                 inputs.extend(running.answer(output, workers));
             }
+        }
+        // Nothing was to be restored.
+        for task in (0..tasks).map(TaskId) {
+            let execution = weir_protocol::Execution { job: "scale".to_owned(), attempt: Attempt(1) };
+            let report = Box::new(Report::TaskRestored { execution, task });
+            running.handle(Input::Report { worker: "w0".into(), report });
         }
         running
     }
@@ -181,7 +187,7 @@ pub fn measure(workers: usize, subtasks: usize, checkpoints: u64) -> Measurement
     let job = planned.unwrap_or_else(|problems| panic!("the job file of the measurement is wrong: {problems}"));
     let topology = Topology::new(&job);
     let tasks = topology.tasks();
-    let mut running = Bench::new(&spec, workers);
+    let mut running = Bench::new(&spec, workers, tasks as u32);
     let mut times = Vec::new();
     let mut manifest_bytes = 0;
     for checkpoint in (1..=checkpoints).map(CheckpointId) {

@@ -69,6 +69,14 @@ pub struct Sightings {
     pub damaged: u64,
     /// Checkpoints that could not be restored.
     pub fell_back: u64,
+    /// Times that a worker found damage while its tasks ran.
+    pub damage_found_late: u64,
+    /// Workers that were killed while tasks ran that had not all of their state.
+    pub crashes_restoring: u64,
+    /// Things that were wished and had to wait until all state was restored.
+    pub waited_for_restore: u64,
+    /// Whether tasks run that have not all of their state, as far as people were told.
+    pub is_restoring: bool,
     /// Committables that were taken back.
     pub taken_back: u64,
     /// Processes that took the place of a coordinator that went on.

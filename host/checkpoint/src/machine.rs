@@ -97,6 +97,14 @@ pub enum Event {
         /// What went wrong.
         reason: String,
     },
+    /// A task has all of the state that the attempt goes on from. Said again without effect; counts where the machine waits for it
+    /// ([`CheckpointMachine::restoring`]).
+    TaskRestored {
+        /// The task.
+        task: TaskId,
+        /// Its attempt.
+        attempt: Attempt,
+    },
     /// A task has reached the end of all its inputs. It stays alive for checkpoints. A source that only stopped because of a
     /// stop barrier does not say this. Said again without effect, so a machine that is made anew is told it for every task
     /// known to have finished.
@@ -191,6 +199,8 @@ pub struct CheckpointMachine {
     now_ms: u64,
     pending: BTreeMap<CheckpointId, PendingCheckpoint>,
     schedule: Schedule,
+    /// Tasks that have all their state; none where nothing is waited for.
+    restored: Option<TaskSet>,
     finished: TaskSet,
     stop_requested: bool,
     /// Aborted ids whose files were discarded, so that a late acknowledgement of one is told from a repeated one.
@@ -216,6 +226,7 @@ impl CheckpointMachine {
             next_id,
             now_ms,
             pending: BTreeMap::new(),
+            restored: None,
             finished: TaskSet::new(tasks),
             stop_requested: false,
             aborted: BTreeSet::new(),
@@ -226,6 +237,24 @@ impl CheckpointMachine {
             last_failure: None,
             over: false,
         }
+    }
+
+    /// The same, which starts no checkpoint of any kind before every task has said [`Event::TaskRestored`]: one that began earlier could
+    /// name state that nobody has looked at yet. What is due by then starts at once.
+    #[must_use]
+    pub fn restoring(mut self) -> CheckpointMachine {
+        self.restored = Some(TaskSet::new(self.finished.len()));
+        self
+    }
+
+    /// Whether tasks are waited for that have not all of their state yet.
+    pub fn is_restoring(&self) -> bool {
+        self.restored.as_ref().is_some_and(|restored| !restored.is_full())
+    }
+
+    /// Tasks that are waited for.
+    pub fn not_restored(&self) -> impl Iterator<Item = TaskId> {
+        self.restored.iter().flat_map(TaskSet::missing)
     }
 
     /// Takes an event in and appends what is to be done to `actions`.
@@ -315,8 +344,17 @@ impl CheckpointMachine {
             Event::PersistFailed { task, attempt, checkpoint, reason } if attempt == self.attempt => {
                 self.fail_collecting(checkpoint, AbortReason::PersistFailed { task, reason }, actions);
             }
+            Event::TaskRestored { task, attempt } if attempt == self.attempt => {
+                if let Some(restored) = &mut self.restored {
+                    restored.insert(task);
+                }
+            }
             Event::TaskFinished { task, attempt } if attempt == self.attempt => self.finished.insert(task),
-            Event::Acknowledged { .. } | Event::Declined { .. } | Event::PersistFailed { .. } | Event::TaskFinished { .. } => {}
+            Event::Acknowledged { .. }
+            | Event::Declined { .. }
+            | Event::PersistFailed { .. }
+            | Event::TaskRestored { .. }
+            | Event::TaskFinished { .. } => {}
             Event::ManifestWritten(checkpoint) => self.manifest_written(checkpoint, actions),
             Event::ManifestFailed { checkpoint, reason } => {
                 if self.phase(checkpoint) == Some(Phase::Writing) {
@@ -464,9 +502,10 @@ impl CheckpointMachine {
         actions.push(Action::Trigger(Barrier { attempt: self.attempt, checkpoint, kind: barrier_kind, unaligned }));
     }
 
-    /// Whether there is room for one more. Nothing is started beside the last checkpoint.
+    /// Whether there is room for one more. Nothing is started beside the last checkpoint, or while state is restored.
     fn may_start(&self) -> bool {
-        self.pending.len() < self.concurrent_max()
+        !self.is_restoring()
+            && self.pending.len() < self.concurrent_max()
             && self.pending.values().all(|pending| pending.kind() == CompletionKind::Checkpoint)
     }
 

@@ -29,7 +29,7 @@ impl State {
             ));
             return;
         }
-        job.waiting.push_back(Item::Note(Note { entry, edit }));
+        job.waiting.push_back(Item::Note(Box::new(Note { entry, edit })));
         self.write_next(now, name, out);
     }
 
@@ -69,7 +69,7 @@ impl State {
             let (begun, entry, then) = match item {
                 Item::Note(note) => {
                     note.edit.apply(&mut record);
-                    (BegunChange::Kept, Some(note.entry.clone()), Then::Noted(Box::new(note)))
+                    (BegunChange::Kept, Some(note.entry.clone()), Then::Noted(note))
                 }
                 Item::Ask(request, by, ask) => match self.judge(name, ask) {
                     Ok(Some(wanted)) => {

@@ -8,7 +8,7 @@ use weir_protocol::access::Person;
 use weir_protocol::api::EventLevel::{self, Error, Info, Warning};
 use weir_protocol::api::JobState;
 
-use weir_master::{JobError, Notice, Outcome, Shortage};
+use weir_master::{JobError, Notice, Outcome, RestoreProgress, Shortage};
 
 use crate::kinds;
 
@@ -85,6 +85,15 @@ pub(crate) fn of_notice(notice: &Notice) -> Option<Entry> {
         Notice::Started { attempt, from } => {
             let from = from.map_or("the beginning".to_owned(), |checkpoint| format!("checkpoint {checkpoint}"));
             entry(JobState::Running, Info, kinds::RUNNING, format!("attempt {attempt} runs from {from}"))
+        }
+        Notice::WaitsForRestore { what, checkpoint, restore: RestoreProgress { restored_bytes, bytes } } => {
+            let message = format!(
+                "{what} waits until checkpoint {checkpoint} is restored ({restored_bytes} of {bytes} bytes so far); the job runs meanwhile"
+            );
+            entry(None, Info, kinds::RESTORING, message)
+        }
+        Notice::Restored { checkpoint } => {
+            entry(None, Info, kinds::RESTORED, format!("all state of checkpoint {checkpoint} is with its tasks"))
         }
         Notice::MoreInput { checkpoint, found, event_time_max } => {
             let from = event_time_max.map(|time| format!("; event time goes on from {}", moment(time))).unwrap_or_default();

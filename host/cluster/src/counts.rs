@@ -1,7 +1,7 @@
 //! How far an execution is, from what its master says. Pure.
 
 use weir_master::{Progress, VertexProgress};
-use weir_protocol::api::VertexStatus;
+use weir_protocol::api::{RestoreStatus, VertexStatus};
 
 use crate::record::Counts;
 
@@ -15,6 +15,7 @@ pub(crate) fn counts(progress: &Progress) -> Counts {
         checkpoints_completed: progress.checkpoints_completed,
         checkpoints_failed: progress.checkpoints_failed,
         vertices: vertices(progress),
+        restore: progress.restore.map(|of| RestoreStatus { restored_bytes: of.restored_bytes, bytes: of.bytes }),
         metrics: finite.map(|(name, value)| (name.clone(), *value)).collect(),
     }
 }

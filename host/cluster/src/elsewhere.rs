@@ -141,6 +141,7 @@ mod tests {
             execution: Execution { job: (*job).to_owned(), attempt: Attempt(1) },
             tasks: Vec::new(),
             started: true,
+            restored: Vec::new(),
             finished: Vec::new(),
             committed: Vec::new(),
             last_checkpoint: CheckpointId(0),

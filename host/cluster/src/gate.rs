@@ -171,7 +171,7 @@ impl Part {
                 self.own(worker, *task)?;
                 subsumed_by.iter().chain([&*checkpoint]).try_for_each(|checkpoint| self.known(*checkpoint))
             }
-            Report::Finished { task, .. } => self.own(worker, *task),
+            Report::TaskRestored { task, .. } | Report::Finished { task, .. } => self.own(worker, *task),
             Report::Committed { task, checkpoint, .. } => self.own(worker, *task).and_then(|()| self.known(*checkpoint)),
             Report::Failed { failure, .. } => {
                 self.failure(failure);
@@ -255,7 +255,8 @@ impl Part {
 
     /// Leaves of a worker's counts those that are its own and can be true.
     fn progress(&mut self, worker: &str, progress: &mut WorkerProgress) {
-        let WorkerProgress { tasks, oddities, counters, gauges, sent_bytes, received_bytes } = progress;
+        let WorkerProgress { tasks, oddities, counters, gauges, sent_bytes, received_bytes, restored_bytes, restore_bytes } =
+            progress;
         oddities.retain(|uid, odd| {
             odd.cut();
             self.job.vertex(uid).is_some()
@@ -280,7 +281,7 @@ impl Part {
             *value = (*value).min(most);
             is_kept(name)
         });
-        for bytes in [sent_bytes, received_bytes] {
+        for bytes in [sent_bytes, received_bytes, restored_bytes, restore_bytes] {
             *bytes = (*bytes).min(most);
         }
     }

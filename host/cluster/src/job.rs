@@ -47,7 +47,7 @@ pub(crate) enum Way {
 /// Something that changes a job's record.
 pub(crate) enum Item {
     /// Something has happened.
-    Note(Note),
+    Note(Box<Note>),
     /// A person asks for something. Judged when all before it is written.
     Ask(RequestId, Person, JobAsk),
     /// An execution is about to begin.

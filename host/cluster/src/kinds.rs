@@ -14,6 +14,10 @@ pub const WORKER_LED_ELSEWHERE: &str = "worker-led-elsewhere";
 pub const DEPLOYING: &str = "deploying";
 /// The job had finished, and goes on because its sources have more to read.
 pub const MORE_INPUT: &str = "more-input";
+/// Something that was asked of the job waits until its tasks, which run, have all their state.
+pub const RESTORING: &str = "restoring";
+/// Its tasks have all their state.
+pub const RESTORED: &str = "restored";
 /// Its tasks run.
 pub const RUNNING: &str = "running";
 /// The first checkpoint of an attempt is complete. Later ones are shown with the job, not as events.

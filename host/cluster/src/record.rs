@@ -7,7 +7,7 @@ use weir_master::Begun;
 use weir_model::Epoch;
 use weir_model::Timestamp;
 use weir_protocol::JobSpec;
-use weir_protocol::api::{CheckpointStatus, JobEvent, JobState, VertexStatus};
+use weir_protocol::api::{CheckpointStatus, JobEvent, JobState, RestoreStatus, VertexStatus};
 
 /// What people want of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +75,9 @@ pub struct Counts {
     pub vertices: Vec<VertexStatus>,
     /// What operators count and measure: `operator.name`. All finite, as JSON has no other numbers.
     pub metrics: BTreeMap<String, f64>,
+    /// How far the state of its checkpoint is with its tasks, until all is.
+    #[serde(default)]
+    pub restore: Option<RestoreStatus>,
 }
 
 /// A job as it is found at start.

@@ -303,6 +303,7 @@ impl World {
             execution: execution.clone(),
             tasks: vec![weir_model::TaskId(0)],
             started: true,
+            restored: Vec::new(),
             finished: Vec::new(),
             committed: Vec::new(),
             last_checkpoint: CheckpointId(0),

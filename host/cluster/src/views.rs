@@ -100,6 +100,7 @@ pub(crate) fn detail(name: &str, book: &Book, default_storage: &str) -> JobDetai
         checkpoints_completed: counts.map_or(0, |counts| counts.checkpoints_completed),
         checkpoints_failed: counts.map_or(0, |counts| counts.checkpoints_failed),
         metrics: counts.map(|counts| counts.metrics.clone()).unwrap_or_default(),
+        restore: counts.and_then(|counts| counts.restore),
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum Ended {
     Failed(String),
     /// It failed, and would fail again.
     FailedForGood(String),
-    /// It could not begin; the checkpoint is damaged.
+    /// It could not begin, or tasks that run could not go on from it; the checkpoint is damaged.
     Damaged {
         checkpoint: CheckpointId,
         reason: String,
@@ -56,8 +56,7 @@ impl Ended {
         Some(Notice::Ending { restarts, reason })
     }
 
-    /// What a worker's failure means. `from`: the checkpoint that is being restored, to which damage is put down; what tasks that run
-    /// restore was read before.
+    /// What a worker's failure means. `from`: the checkpoint that is being restored, to which damage is put down.
     pub(crate) fn of_failure(job: &Job, failure: &Failure, from: Option<CheckpointId>) -> Ended {
         let reason = failure.reason.clone();
         match (failure.kind, from) {

@@ -32,7 +32,7 @@ pub use master::Master;
 
 pub use notice::{Notice, Shortage};
 pub use outcome::{JobError, Outcome};
-pub use progress::{CheckpointProgress, Pauses, Progress, VertexProgress};
+pub use progress::{CheckpointProgress, Pauses, Progress, RestoreProgress, VertexProgress};
 pub use store_failure::{StoreFailure, StoreFailureKind};
 pub use words::*;
 

@@ -15,6 +15,9 @@ pub struct Limits {
     /// keep a job down for ever where another has room for it. Longer than any compilation may take; a state that takes longer to
     /// read than this cannot be restored.
     pub step_ms_max: u64,
+    /// The same for tasks that run and wait for their state: so long without any more of it. Longer than a store is tried again by its
+    /// client; a single image that takes longer to read than this cannot be restored.
+    pub restore_ms_max: u64,
     /// Tasks that take longer than this to end are told of.
     pub slow_end_ms: u64,
     /// Longest wait for the tasks of an execution to end. It is a courtesy: threads that end by themselves give their memory back
@@ -58,6 +61,7 @@ impl Limits {
         progress_ms: 500,
         slow_step_ms: 4_000,
         step_ms_max: 1_800_000,
+        restore_ms_max: 600_000,
         slow_end_ms: 1_000,
         end_ms_max: 3_000,
         trial_end_ms_max: 15_000,
@@ -79,7 +83,7 @@ impl Default for Limits {
 const _: () = {
     let limits = Limits::DEFAULT;
     assert!(limits.step_ms_max > COMPILE_MS_MAX);
-    assert!(limits.slow_step_ms < limits.step_ms_max);
+    assert!(limits.slow_step_ms < limits.step_ms_max && limits.store_ms_max < limits.restore_ms_max);
     assert!(limits.slow_end_ms < limits.end_ms_max && limits.end_ms_max < limits.trial_end_ms_max);
     assert!(limits.slow_storage_ms < limits.store_ms_max && limits.store_ms_max < limits.store_begin_ms_max);
     assert!(limits.record_retry_ms < limits.record_retry_ms_max);

@@ -118,7 +118,7 @@ impl Master {
             Phase::New => Some(0),
             Phase::Backoff { until_ms } => Some(*until_ms),
             Phase::Deploy(deploy) => deploy.deadline_ms(&self.limits),
-            Phase::Run(run) => Some(run.deadline_ms()),
+            Phase::Run(run) => Some(run.deadline_ms(&self.limits)),
             Phase::End(ending) => Some(ending.deadline_ms(&self.limits)),
             _ => None,
         };
@@ -360,7 +360,7 @@ impl Master {
         out.push(Output::Notice(Notice::TakenOver { attempt: deployed.id.attempt }));
         self.prospects.has_checkpoint = led.newest.is_some();
         let first_checkpoint = led.next_checkpoint.max(CheckpointId(adopted.last_checkpoint().0 + 1));
-        let run = Run::new(deployed, first_checkpoint, self.now.steady_ms, &self.limits);
+        let run = Run::new(deployed, adopted.begun.prepare.restore, first_checkpoint, self.now.steady_ms, &self.limits);
         self.set_phase(Phase::Run(Box::new(run)));
         self.on_run(out, |run, around| run.adopt(&adopted, led.newest, around));
         if self.prospects.wishes.stop_running {
@@ -412,8 +412,8 @@ impl Master {
             None => {}
             Some(Built::Started) => {
                 let Phase::Deploy(deploy) = std::mem::replace(&mut self.phase, Phase::New) else { return };
-                let first_checkpoint = deploy.first_checkpoint();
-                let run = Run::new(deploy.deployed, first_checkpoint, self.now.steady_ms, &self.limits);
+                let (from, first_checkpoint) = (deploy.from(), deploy.first_checkpoint());
+                let run = Run::new(deploy.deployed, from, first_checkpoint, self.now.steady_ms, &self.limits);
                 self.set_phase(Phase::Run(Box::new(run)));
                 self.rescale_run(out);
             }

@@ -7,7 +7,7 @@ use weir_model::{Attempt, Oddities, TaskId, WATERMARK_START, quantile};
 use weir_plan::{Job, Port, Topology, VertexKind};
 use weir_protocol::{Placement, TaskProgress, VertexCounts, WorkerProgress};
 
-use crate::{CheckpointProgress, Pauses, Progress, VertexProgress};
+use crate::{CheckpointProgress, Pauses, Progress, RestoreProgress, VertexProgress};
 
 /// What the master knows of checkpoints.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,10 +92,17 @@ impl Meters {
             checkpoints_failed: checkpoints.failed,
             pauses: pauses(tasks.values().copied()),
             metrics: self.metrics(),
+            restore: None,
         };
         let times = tasks.values().map(|task| (task.task, (task.busy_ns, task.backpressured_ns))).collect();
         self.last = (now_ms, rows_read, times);
         progress
+    }
+
+    /// How much of the checkpoint's state is with tasks, as far as workers have said.
+    pub fn restore(&self) -> RestoreProgress {
+        let sum = |bytes: fn(&WorkerProgress) -> u64| self.workers.values().map(bytes).fold(0, u64::saturating_add);
+        RestoreProgress { restored_bytes: sum(|worker| worker.restored_bytes), bytes: sum(|worker| worker.restore_bytes) }
     }
 
     fn metrics(&self) -> BTreeMap<String, f64> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_model::{Attempt, CheckpointId, Timestamp};
 
-use crate::Progress;
+use crate::{Progress, RestoreProgress};
 
 /// There are not enough free slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,20 @@ pub enum Notice {
         attempt: Attempt,
         /// The checkpoint it goes on from.
         from: Option<CheckpointId>,
+    },
+    /// Something that is wanted of an execution waits until its tasks, which run, have all the state of their checkpoint.
+    WaitsForRestore {
+        /// What waits.
+        what: &'static str,
+        /// The checkpoint that is restored.
+        checkpoint: CheckpointId,
+        /// How far that is.
+        restore: RestoreProgress,
+    },
+    /// The tasks of an execution have all the state of the checkpoint it goes on from.
+    Restored {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
     },
     /// The job had finished, and goes on because there is more to read.
     MoreInput {

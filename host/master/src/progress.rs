@@ -47,6 +47,15 @@ pub struct CheckpointProgress {
     pub unaligned: bool,
 }
 
+/// How much of the state of a checkpoint is with its tasks again, while they run already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestoreProgress {
+    /// Stored bytes of instances that are.
+    pub restored_bytes: u64,
+    /// Stored bytes of all; 0 until workers have said it.
+    pub bytes: u64,
+}
+
 /// How long checkpoints have interrupted tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
@@ -96,4 +105,6 @@ pub struct Progress {
     pub pauses: Pauses,
     /// What operators count and measure: `operator.name`.
     pub metrics: BTreeMap<String, f64>,
+    /// How far the state of the checkpoint is that it goes on from; none where all is with the tasks.
+    pub restore: Option<RestoreProgress>,
 }

@@ -100,9 +100,9 @@ impl Prospects {
                 self.wishes.rescale.get_or_insert(parallelism);
                 Next::GoOn
             }
-            Ended::Damaged { checkpoint, .. } => {
+            Ended::Damaged { checkpoint, reason } => {
                 self.void.push(checkpoint);
-                Next::GoOn
+                if self.wishes.stop_running { self.after_tasks_failed(reason, now) } else { Next::GoOn }
             }
             // What cannot even begin needs a person, not another try.
             Ended::Failed(reason) | Ended::FailedForGood(reason) if !begun => {

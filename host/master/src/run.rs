@@ -63,6 +63,10 @@ enum Rescale {
 /// A running execution, as its master knows it.
 pub(crate) struct Run {
     pub(crate) deployed: Deployed,
+    /// The checkpoint that it goes on from.
+    from: Option<CheckpointId>,
+    /// When more of its state was with its tasks than before, last.
+    restored_ms: u64,
     checkpoints: CheckpointMachine,
     meters: Meters,
     acknowledgements: BTreeMap<CheckpointId, Vec<Acknowledgement>>,
@@ -79,14 +83,22 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// An execution whose tasks start now.
-    pub(crate) fn new(deployed: Deployed, first_checkpoint: CheckpointId, now_ms: u64, limits: &Limits) -> Run {
+    /// An execution whose tasks start now, and have their state later.
+    pub(crate) fn new(
+        deployed: Deployed,
+        from: Option<CheckpointId>,
+        first_checkpoint: CheckpointId,
+        now_ms: u64,
+        limits: &Limits,
+    ) -> Run {
         let tasks = deployed.topology.tasks();
         let attempt = deployed.id.attempt;
         Run {
-            checkpoints: CheckpointMachine::new(config(&deployed.job), attempt, tasks, first_checkpoint, now_ms),
+            checkpoints: CheckpointMachine::new(config(&deployed.job), attempt, tasks, first_checkpoint, now_ms).restoring(),
             meters: Meters::new(attempt, now_ms),
             deployed,
+            from,
+            restored_ms: now_ms,
             acknowledgements: BTreeMap::new(),
             triggered: BTreeMap::new(),
             counts: CheckpointCounts::default(),
@@ -127,6 +139,15 @@ impl Run {
                 return self.all_committed();
             }
         }
+        let restored: Vec<TaskId> = adopted.running.iter().flat_map(|(_, running)| &running.restored).copied().collect();
+        let ended = restored.into_iter().find_map(|task| self.tell(Event::TaskRestored { task, attempt }, around));
+        if ended.is_some() {
+            return ended;
+        }
+        if self.from.is_some() && !self.checkpoints.is_restoring() {
+            // The one before may not have lived to say it.
+            self.deployed.tell_all(|execution| Command::Settle { execution }, around.out);
+        }
         let finished = adopted.running.iter().flat_map(|(_, running)| &running.finished);
         finished.copied().find_map(|task| self.tell(Event::TaskFinished { task, attempt }, around))
     }
@@ -141,12 +162,21 @@ impl Run {
         let attempt = self.deployed.id.attempt;
         let event = match report {
             Report::Heartbeat { progress } => {
+                let before = self.meters.restore();
                 for (_, progress) in progress.into_iter().filter(|(execution, _)| *execution == self.deployed.id) {
                     self.meters.hear(worker, progress);
                 }
+                if self.meters.restore() != before {
+                    self.restored_ms = around.now.steady_ms;
+                }
                 return None;
             }
-            Report::Failed { failure, .. } => return Some(Ended::of_failure(&self.deployed.job, &failure, None)),
+            Report::Failed { failure, .. } => {
+                // What tasks read of the checkpoint they read until all is restored.
+                let from = self.from.filter(|_| self.checkpoints.is_restoring());
+                return Some(Ended::of_failure(&self.deployed.job, &failure, from));
+            }
+            Report::TaskRestored { task, .. } => return self.restored(task, around),
             Report::Finished { task, .. } => Event::TaskFinished { task, attempt },
             Report::Declined { task, checkpoint, subsumed_by, reason, .. } => {
                 let reason = subsumed_by.map_or(DeclineReason::Failed(reason), |by| DeclineReason::Subsumed { by });
@@ -176,10 +206,31 @@ impl Run {
         self.tell(event, around)
     }
 
+    /// A task has all its state. Checkpoints that are due begin with the last of them.
+    fn restored(&mut self, task: TaskId, around: &mut Around<'_>) -> Option<Ended> {
+        let was_restoring = self.checkpoints.is_restoring();
+        self.restored_ms = around.now.steady_ms;
+        let ended = self.tell(Event::TaskRestored { task, attempt: self.deployed.id.attempt }, around);
+        if let Some(checkpoint) = self.from.filter(|_| was_restoring && !self.checkpoints.is_restoring()) {
+            around.notice(Notice::Restored { checkpoint });
+            self.deployed.tell_all(|execution| Command::Settle { execution }, around.out);
+        }
+        ended
+    }
+
+    /// Says that something has to wait until all is restored, if that is so.
+    fn say_waits(&self, what: &'static str, around: &mut Around<'_>) {
+        if let Some(checkpoint) = self.from.filter(|_| self.checkpoints.is_restoring()) {
+            let restore = self.meters.restore();
+            around.notice(Notice::WaitsForRestore { what, checkpoint, restore });
+        }
+    }
+
     /// A person wants it to stop.
     pub(crate) fn stop(&mut self, around: &mut Around<'_>) -> Option<Ended> {
         self.forget_rescale(around);
         around.notice(Notice::Stopping);
+        self.say_waits("the last checkpoint", around);
         self.tell(Event::RequestStop, around)
     }
 
@@ -226,6 +277,7 @@ impl Run {
         }
         let newest = self.triggered.last_key_value().map_or(self.last_completed, |(id, _)| *id);
         self.rescale = Some(Rescale::Waits { from: CheckpointId(newest.0 + 1), parallelism: wanted.job.parallelism });
+        self.say_waits("the checkpoint to go on from with another parallelism", around);
         self.tell(Event::RequestCheckpoint, around)
     }
 
@@ -426,13 +478,32 @@ impl Run {
     }
 
     /// When [`Run::tick`] is due.
-    pub(crate) fn deadline_ms(&self) -> u64 {
+    pub(crate) fn deadline_ms(&self, limits: &Limits) -> u64 {
         let checkpoints_ms = self.checkpoints.deadline_ms().filter(|_| self.done.is_none());
-        checkpoints_ms.into_iter().chain(self.commits.deadline_ms()).fold(self.progress_at_ms, u64::min)
+        checkpoints_ms
+            .into_iter()
+            .chain(self.restore_ends_ms(limits))
+            .chain(self.commits.deadline_ms())
+            .fold(self.progress_at_ms, u64::min)
+    }
+
+    /// Until when what tasks still miss of their state is waited for, if they do.
+    fn restore_ends_ms(&self, limits: &Limits) -> Option<u64> {
+        let is_restoring = self.checkpoints.is_restoring() && self.done.is_none();
+        is_restoring.then(|| self.restored_ms.saturating_add(limits.restore_ms_max))
     }
 
     /// Time has passed.
     pub(crate) fn tick(&mut self, around: &mut Around<'_>) -> Option<Ended> {
+        if self.restore_ends_ms(around.limits).is_some_and(|ends_ms| ends_ms <= around.now.steady_ms) {
+            let mut missing = self.checkpoints.not_restored().map(|task| self.deployed.topology.name(task));
+            let (first, others) = (missing.next().unwrap_or_default(), missing.count());
+            let waited_s = around.limits.restore_ms_max / 1_000;
+            return Some(Ended::Failed(format!(
+                "task {first} and {others} more have not all of their state, and nothing more of it came for {waited_s} s: it is not waited \
+                 for any longer; look whether the place of checkpoints answers the workers"
+            )));
+        }
         if let Some(slow) = self.commits.slow(around.now.steady_ms, around.limits) {
             around.notice(self.slow_commit(&slow));
         }
@@ -458,7 +529,9 @@ impl Run {
         }
         self.progress_at_ms = now_ms.saturating_add(limits.progress_ms);
         let Deployed { job, topology, placement, .. } = &self.deployed;
-        Some(Box::new(self.meters.read(now_ms, job, topology, placement, self.counts)))
+        let mut progress = self.meters.read(now_ms, job, topology, placement, self.counts);
+        progress.restore = self.from.filter(|_| self.checkpoints.is_restoring()).map(|_| self.meters.restore());
+        Some(Box::new(progress))
     }
 
     /// Its parts, for its end.

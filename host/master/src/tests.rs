@@ -4,6 +4,7 @@ mod bench;
 mod failures;
 mod fits;
 mod places;
+mod restores;
 mod shuffled;
 mod wishes;
 

@@ -161,6 +161,15 @@ pub struct VertexStatus {
     pub busy: f64,
 }
 
+/// How much of the state of a checkpoint is with its tasks again, which run meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreStatus {
+    /// Stored bytes that are.
+    pub restored_bytes: u64,
+    /// Stored bytes of all; 0 until its workers have said it.
+    pub bytes: u64,
+}
+
 /// Everything about a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobDetail {
@@ -183,6 +192,9 @@ pub struct JobDetail {
     pub checkpoints_failed: u64,
     /// What its operators count and measure: `operator.name`.
     pub metrics: BTreeMap<String, f64>,
+    /// How far the state of the checkpoint is that it goes on from; none where all is with its tasks.
+    #[serde(default)]
+    pub restore: Option<RestoreStatus>,
 }
 
 /// How much an event matters.

@@ -140,6 +140,12 @@ pub enum Command {
         /// The execution.
         execution: Execution,
     },
+    /// All tasks of the execution have all of their state, so the checkpoint that it goes on from is whole: sinks commit what it holds for
+    /// them. May be said again. Not answered.
+    Settle {
+        /// The execution.
+        execution: Execution,
+    },
     /// A checkpoint has begun.
     Trigger {
         /// The execution.
@@ -195,6 +201,7 @@ impl Command {
             | Command::Look { execution }
             | Command::Commit { execution }
             | Command::Start { execution }
+            | Command::Settle { execution }
             | Command::Trigger { execution, .. }
             | Command::Unalign { execution, .. }
             | Command::Abort { execution, .. }

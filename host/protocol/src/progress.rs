@@ -57,13 +57,20 @@ pub struct WorkerProgress {
     pub sent_bytes: u64,
     /// Bytes received from other workers.
     pub received_bytes: u64,
+    /// Stored bytes of instances of the checkpoint that are with their tasks.
+    #[serde(default)]
+    pub restored_bytes: u64,
+    /// Stored bytes of all that are to be.
+    #[serde(default)]
+    pub restore_bytes: u64,
 }
 
 impl WorkerProgress {
     /// Takes in what was said later. What that does not name stays as it was. Tasks come, and are kept, in order of their numbers.
     pub fn merge(&mut self, later: WorkerProgress) {
         // Named one by one, so that what is added later is merged as well.
-        let WorkerProgress { tasks, oddities, counters, gauges, sent_bytes, received_bytes } = later;
+        let WorkerProgress { tasks, oddities, counters, gauges, sent_bytes, received_bytes, restored_bytes, restore_bytes } =
+            later;
         for task in tasks {
             match self.tasks.binary_search_by_key(&task.task, |held| held.task) {
                 Ok(held) => self.tasks[held] = task,
@@ -75,6 +82,8 @@ impl WorkerProgress {
         self.gauges.extend(gauges);
         self.sent_bytes = self.sent_bytes.max(sent_bytes);
         self.received_bytes = self.received_bytes.max(received_bytes);
+        self.restored_bytes = self.restored_bytes.max(restored_bytes);
+        self.restore_bytes = self.restore_bytes.max(restore_bytes);
     }
 }
 

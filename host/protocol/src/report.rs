@@ -35,6 +35,9 @@ pub struct Running {
     pub tasks: Vec<TaskId>,
     /// Whether they were started.
     pub started: bool,
+    /// Those that have all their instances of the checkpoint.
+    #[serde(default)]
+    pub restored: Vec<TaskId>,
     /// Those whose inputs have all ended.
     pub finished: Vec<TaskId>,
     /// Up to where the sinks of each task have committed.
@@ -229,6 +232,14 @@ pub enum Report {
         /// Why.
         reason: String,
     },
+    /// A running task has all its instances of the checkpoint that the execution goes on from. Said once by each task, also where there
+    /// were none.
+    TaskRestored {
+        /// The execution.
+        execution: Execution,
+        /// The task.
+        task: TaskId,
+    },
     /// All inputs of a task have ended.
     Finished {
         /// The execution.
@@ -278,6 +289,7 @@ impl Report {
             | Report::Acknowledged { execution, .. }
             | Report::PersistFailed { execution, .. }
             | Report::Declined { execution, .. }
+            | Report::TaskRestored { execution, .. }
             | Report::Finished { execution, .. }
             | Report::Committed { execution, .. }
             | Report::Failed { execution, .. }

@@ -12,7 +12,7 @@ use crate::component::Exports;
 use crate::emitted_rows::EmittedRows;
 use crate::error::{CallError, Refusal, SandboxError, Trap, TrapKind};
 use crate::guest::{Guest, KeyShare, Phase};
-use crate::image::{Capture, CapturedMemory, Content, Image, ImageError, Kind, for_each_page, parse_chain};
+use crate::image::{Capture, CapturedMemory, Content, Image, ImageError, Kind, PageTaker, parse_chain, put_pages};
 use crate::memory::{PAGE_BYTES, PageSet, Region, SealedMemory, Tracker};
 use crate::parts::{Parts, check_sizes};
 use crate::reports::cut;
@@ -80,10 +80,7 @@ impl Instance {
         check_sizes(template.component(), newest.memories.iter().map(|memory| memory.size), template.limits())?;
         let parts = template.parts(newest.memories.iter().map(|memory| memory.size as usize), &newest.globals)?;
         for (index, (region, template)) in parts.regions.iter().zip(template.memories()).enumerate() {
-            for_each_page(&images, index, |first, content| {
-                write(region, template, first, &content);
-                Ok::<(), ImageError>(())
-            })?;
+            put_pages(&images, index, Restoration { region, template })?;
         }
         let mut instance = Instance::of(template, parts);
         instance.after_restore(newest.header.checkpoint)?;
@@ -368,16 +365,36 @@ fn check_shape(template: &Template, index: usize, image: &Image<'_>) -> Result<(
     }
 }
 
-/// Puts restored pages in place. Zero pages are written only over a template's content.
+/// A memory that restored pages are put into. Each is written once; zero pages only over a template's content.
+struct Restoration<'a> {
+    region: &'a Region,
+    template: &'a SealedMemory,
+}
+
 #[allow(unsafe_code, reason = "writes a guest's memory")]
-fn write(region: &Region, template: &SealedMemory, first: u32, content: &Content<'_>) {
-    // SAFETY: the instance has not been handed out yet, so its guest does not run, and no slice of the region lives.
-    let put = |page: u32, bytes: &[u8]| unsafe { region.write(page as usize * PAGE_BYTES, bytes) };
-    match content {
-        Content::Bytes(bytes) => put(first, bytes),
-        Content::Zero(count) => {
-            (first..first + count).filter(|&page| template.pages().contains(page)).for_each(|page| put(page, &[0; PAGE_BYTES]));
+impl PageTaker<ImageError> for Restoration<'_> {
+    fn room(&mut self, first: u32, pages: u32) -> Option<&mut [u8]> {
+        let (offset, length) = (first as usize * PAGE_BYTES, pages as usize * PAGE_BYTES);
+        self.region.populate(offset, length);
+        // SAFETY: the instance has not been handed out yet, so its guest does not run; the only slice of the region is this one, which
+        // borrows the only value that makes them here.
+        Some(unsafe { self.region.slice_mut(offset, length) })
+    }
+
+    fn give(&mut self, first: u32, content: Content<'_>) -> Result<(), ImageError> {
+        // SAFETY: as above.
+        let put = |page: u32, bytes: &[u8]| unsafe { self.region.write(page as usize * PAGE_BYTES, bytes) };
+        match content {
+            Content::Bytes(bytes) => {
+                self.region.populate(first as usize * PAGE_BYTES, bytes.len());
+                put(first, bytes);
+            }
+            Content::Zero(count) => {
+                let over = |page: &u32| self.template.pages().contains(*page);
+                (first..first + count).filter(over).for_each(|page| put(page, &[0; PAGE_BYTES]));
+            }
         }
+        Ok(())
     }
 }
 

@@ -4,6 +4,10 @@
 //!
 //! Owns the order of the work, and rows that come back from a checkpoint, which are worked off before any other. Rows that are left
 //! when a barrier overtakes them are in flight, and are captured from here. Knows a chain, nothing of channels.
+//!
+//! While instances of a checkpoint are on their way, rows for one that is not here wait, and all behind them. What concerns all
+//! instances (watermarks, idleness, ends) is held instead until all are here, so that rows need not wait for it: a watermark that
+//! goes on late makes nothing late.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -41,6 +45,8 @@ enum Work {
 /// What a step has brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
+    /// Nothing: the next rows are for an instance that is on its way.
+    Waits,
     /// Nothing that the task has to know.
     Done,
     /// The chain has been told the end of all its inputs.
@@ -53,6 +59,8 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Backlog {
     work: VecDeque<Work>,
+    /// What is for all instances of the first node, in order, while some are on their way; none once all are here.
+    held: Option<Vec<Work>>,
     /// Rows of a checkpoint, each with the index that it had at the start, its frames from the last to the first.
     restored: VecDeque<(usize, RestoredInFlight)>,
 }
@@ -62,7 +70,7 @@ impl Backlog {
     pub(crate) fn new(restored: Vec<RestoredInFlight>) -> Backlog {
         let mut restored: VecDeque<(usize, RestoredInFlight)> = restored.into_iter().enumerate().collect();
         restored.iter_mut().for_each(|(_, of)| of.frames.reverse());
-        Backlog { work: VecDeque::new(), restored }
+        Backlog { work: VecDeque::new(), held: Some(Vec::new()), restored }
     }
 
     /// Whether all that was read is worked off. Nothing more is to be read before it is.
@@ -127,9 +135,28 @@ impl Backlog {
         self.work.push_back(Work::End { channel });
     }
 
+    /// All instances are here: what was held comes next, as if it were read now.
+    pub(crate) fn all_are_here(&mut self) {
+        for work in self.held.take().into_iter().flatten().rev() {
+            self.work.push_front(work);
+        }
+    }
+
     /// Makes one guest call. None where there is nothing to do.
     pub(crate) fn step(&mut self, chain: &mut Chain) -> Result<Option<Step>, TaskError> {
         let Some(mut work) = self.work.pop_front() else { return Ok(None) };
+        if let Some(held) = &mut self.held {
+            if !work.is_rows() {
+                hold(held, work, chain);
+                return Ok(Some(Step::Done));
+            }
+            if work.waits(chain) {
+                self.work.push_front(work);
+                return Ok(Some(Step::Waits));
+            }
+            // Passed on after rows that came later, it would say of a channel that has rows that it has none.
+            held.retain(|held| !matches!(held, Work::Idle));
+        }
         if work.step(chain)? {
             self.work.push_front(work);
             return Ok(Some(Step::Done));
@@ -155,7 +182,37 @@ impl Backlog {
     }
 }
 
+/// Holds what is for all instances. Of watermarks without anything but idleness between them the newest says all.
+fn hold(held: &mut Vec<Work>, work: Work, chain: &mut Chain) {
+    if let Work::Advance { watermark, .. } = work {
+        chain.note(FIRST, watermark);
+        held.pop_if(|last| matches!(last, Work::Idle));
+        held.pop_if(|last| matches!(last, Work::Advance { .. }));
+    }
+    held.push(work);
+}
+
 impl Work {
+    fn is_rows(&self) -> bool {
+        matches!(self, Work::Rows { .. } | Work::Keyed { .. })
+    }
+
+    /// Whether the next call is of an instance that is on its way. It is hurried then, and with it what else the rows are for.
+    fn waits(&self, chain: &Chain) -> bool {
+        let slots: Vec<usize> = match self {
+            Work::Rows { slot, slots_end, .. } => (*slot..*slots_end).collect(),
+            Work::Keyed { rows, section, .. } => {
+                (*section..rows.sections_len()).map(|section| chain.slot_of(FIRST, rows.section(section).0)).collect()
+            }
+            Work::Advance { .. } | Work::Idle | Work::Finish { .. } | Work::End { .. } => return false,
+        };
+        let waits = slots.first().is_some_and(|slot| !chain.is_here(FIRST, *slot));
+        if waits {
+            slots.iter().for_each(|slot| chain.hurry(FIRST, *slot));
+        }
+        waits
+    }
+
     /// Makes one guest call. Gives whether there is more of the same to do.
     fn step(&mut self, chain: &mut Chain) -> Result<bool, TaskError> {
         match self {

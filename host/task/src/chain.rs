@@ -69,6 +69,49 @@ impl Chain {
         self.watch.last()
     }
 
+    /// Takes in instances that have come from the checkpoint. Says whether all are here.
+    pub(crate) fn arrive(&mut self) -> bool {
+        self.operators().filter_map(|operator| (!operator.look()).then_some(())).count() == 0
+    }
+
+    /// Whether all is here that is called without a chance to wait: the operators from a node on, since nothing can wait in the
+    /// middle of a chain, and those that are called before anything is read. Hurries what is not.
+    pub(crate) fn is_ready(&self, from: usize) -> bool {
+        let nodes = self.nodes.iter().enumerate();
+        let operators = nodes.filter_map(|(node, of)| match &of.kind {
+            NodeKind::Operator(operator) if node >= from || operator.calls_first() => Some(&**operator),
+            NodeKind::Operator(_) | NodeKind::Sink(_) => None,
+        });
+        let misses = |operator: &Operator, slot: &usize| {
+            operator.hurry(*slot);
+            !operator.is_here(*slot)
+        };
+        // All of them, so that all are hurried.
+        operators.map(|operator| (0..operator.slots()).filter(|slot| misses(operator, slot)).count()).sum::<usize>() == 0
+    }
+
+    /// Whether the instance of a slot is here.
+    pub(crate) fn is_here(&self, node: usize, slot: usize) -> bool {
+        match &self.nodes[node].kind {
+            NodeKind::Sink(_) => true,
+            NodeKind::Operator(operator) => operator.is_here(slot),
+        }
+    }
+
+    /// The instance of a slot is to come next.
+    pub(crate) fn hurry(&self, node: usize, slot: usize) {
+        if let NodeKind::Operator(operator) = &self.nodes[node].kind {
+            operator.hurry(slot);
+        }
+    }
+
+    /// Event time has reached `watermark` at a node; its instances are told before their next rows, and those after it later.
+    pub(crate) fn note(&mut self, node: usize, watermark: Timestamp) {
+        if let NodeKind::Operator(operator) = &mut self.nodes[node].kind {
+            operator.note(watermark);
+        }
+    }
+
     /// Passes rows on. Their columns may be taken; the caller clears them.
     pub(crate) fn send(&mut self, targets: &[Target], rows: &mut Batch) -> Result<(), TaskError> {
         let Some((&last, others)) = targets.split_last() else { return Ok(()) };

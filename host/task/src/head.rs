@@ -43,6 +43,22 @@ impl Head {
         }
     }
 
+    /// The first node of the chain whose instances have to be here before anything is read: rows of a gate wait in its backlog for
+    /// those of the first.
+    pub(crate) fn first_needed(&self) -> usize {
+        match self {
+            Head::Source(_) => 0,
+            Head::Gate(_) => 1,
+        }
+    }
+
+    /// All instances of the chain are here.
+    pub(crate) fn all_are_here(&mut self) {
+        if let Head::Gate(head) = self {
+            head.backlog.all_are_here();
+        }
+    }
+
     /// Which barriers have come into the channels, or were announced.
     pub(crate) fn take_arrivals(&mut self, events: &mut Vec<Event>) {
         if let Head::Gate(head) = self {

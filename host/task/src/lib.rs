@@ -4,6 +4,7 @@
 //! order in which rows, watermarks and the end pass through a chain in `chain.rs`; when instances are called and captured in
 //! `operator.rs`. The rules of barriers are not here but in `weir_checkpoint::align`.
 
+mod arrival;
 mod backlog;
 mod build;
 mod chain;
@@ -30,6 +31,7 @@ mod stats;
 mod task;
 mod worth;
 
+pub use arrival::Arrival;
 pub use clock::{Clock, SystemClock};
 pub use error::TaskError;
 pub use gate::{Announcer, Gate, Sender};

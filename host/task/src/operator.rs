@@ -12,6 +12,7 @@ use weir_model::{
 use weir_sandbox::{CallError, EmittedRows, KeyShare, Rejection, SandboxError, TrapKind};
 
 use crate::TaskError;
+use crate::arrival::{Arrival, Berth};
 use crate::clock::Clock;
 use crate::pace::{CallRows, Pace};
 use crate::report::CapturedState;
@@ -105,12 +106,12 @@ impl InstanceFactory for weir_sandbox::Template {
     }
 }
 
-/// An instance that comes back from a checkpoint.
+/// An instance that comes back from a checkpoint. Its task begins before it is there.
 pub struct RestoredInstance {
     /// Which one.
     pub id: InstanceId,
-    /// The instance.
-    pub instance: Box<dyn OperatorInstance>,
+    /// Its way into the task.
+    pub instance: Box<dyn Arrival<dyn OperatorInstance>>,
     /// The last watermark it was told.
     pub watermark: Timestamp,
     /// It was told that all inputs have ended.
@@ -144,7 +145,7 @@ pub(crate) struct InstanceCapture {
 }
 
 struct Slot {
-    instance: Box<dyn OperatorInstance>,
+    instance: Berth<dyn OperatorInstance>,
     watermark: Timestamp,
     finished: bool,
     /// Calls so far, the calls when captures were taken, and those that the last completed checkpoint holds.
@@ -235,7 +236,7 @@ impl Operator {
         if self.watermark == WATERMARK_END {
             self.watermark = after_end.event_time_max;
         }
-        for mut restored in instances {
+        for restored in instances {
             let slot = match (self.keys, restored.id) {
                 (Keys::Groups(groups), InstanceId::KeyGroup(group)) if groups.contains(group) => {
                     usize::from(group - groups.start)
@@ -243,9 +244,8 @@ impl Operator {
                 (Keys::Subtask(index), InstanceId::Subtask(of)) if index == of => 0,
                 (_, id) => unreachable!("{id} of operator {} was deployed to a task that does not own it", self.uid),
             };
-            self.keep_to(slot, &mut *restored.instance);
             self.slots[slot] = Some(Slot {
-                instance: restored.instance,
+                instance: Berth::Coming(restored.instance),
                 watermark: restored.watermark,
                 finished: restored.finished,
                 calls: 0,
@@ -255,11 +255,41 @@ impl Operator {
         }
     }
 
-    /// Tells an instance which keys it is given, where it is given no others.
-    fn keep_to(&self, slot: usize, instance: &mut dyn OperatorInstance) {
-        if let (Keys::Groups(groups), Some(key_groups)) = (self.keys, self.factory.key_groups()) {
-            instance.keep_to(groups.start + slot as u16, key_groups);
+    /// Takes in instances that have come from the checkpoint. Says whether all are here.
+    pub(crate) fn look(&mut self) -> bool {
+        let (keys, key_groups, mut all) = (self.keys, self.factory.key_groups(), true);
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let Some(slot) = slot else { continue };
+            let was_coming = matches!(slot.instance, Berth::Coming(_));
+            let is_here = slot.instance.look();
+            if was_coming && is_here {
+                keep_to(keys, key_groups, index, slot.instance.instance());
+            }
+            all &= is_here;
         }
+        all
+    }
+
+    /// Whether the instance of a slot is here, or none is to come.
+    pub(crate) fn is_here(&self, slot: usize) -> bool {
+        !matches!(&self.slots[slot], Some(Slot { instance: Berth::Coming(_), .. }))
+    }
+
+    /// What comes next is for this slot, or for all.
+    pub(crate) fn hurry(&self, slot: usize) {
+        if let Some(slot) = &self.slots[slot] {
+            slot.instance.hurry();
+        }
+    }
+
+    /// Whether its instances are called before anything is read.
+    pub(crate) fn calls_first(&self) -> bool {
+        self.after_end.more
+    }
+
+    /// Event time has reached a watermark, of which instances are told later, each before its next rows.
+    pub(crate) fn note(&mut self, watermark: Timestamp) {
+        self.watermark = self.watermark.max(watermark);
     }
 
     pub(crate) fn uid(&self) -> &OperatorUid {
@@ -306,7 +336,7 @@ impl Operator {
         }
         let instance = self.slots[slot].as_mut().expect("made before the call");
         instance.calls += 1;
-        let rejected = instance.instance.process(input, part, call.emitted).map_err(|error| {
+        let rejected = instance.instance.instance().process(input, part, call.emitted).map_err(|error| {
             if matches!(&error, CallError::Trapped(trap) if trap.kind == TrapKind::Deadline) {
                 self.call_rows.were_too_many(count);
             }
@@ -346,13 +376,13 @@ impl Operator {
         let slot = self.slots[index].as_mut().expect("checked above");
         slot.calls += 1;
         (slot.finished, slot.watermark) = (false, watermark);
-        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))
+        slot.instance.instance().advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))
     }
 
     /// Tells one instance the watermark, if that is news to it. Instances that do not exist yet are told before their first
     /// rows. Gives whether the instance was called.
     pub(crate) fn advance(&mut self, slot: usize, watermark: Timestamp, emitted: &mut EmittedRows) -> Result<bool, TaskError> {
-        self.watermark = self.watermark.max(watermark);
+        self.note(watermark);
         if self.slots[slot].as_ref().is_none_or(|slot| slot.watermark >= watermark || slot.finished) {
             return Ok(false);
         }
@@ -361,7 +391,7 @@ impl Operator {
         let slot = self.slots[slot].as_mut().expect("checked above");
         slot.calls += 1;
         slot.watermark = watermark;
-        slot.instance.advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))?;
+        slot.instance.instance().advance(watermark, emitted).map_err(|error| TaskError::call(uid, &error))?;
         Ok(true)
     }
 
@@ -375,7 +405,7 @@ impl Operator {
         let slot = self.slots[slot].as_mut().expect("checked above");
         slot.calls += 1;
         slot.finished = true;
-        slot.instance.finish(emitted).map_err(|error| TaskError::call(uid, &error))?;
+        slot.instance.instance().finish(emitted).map_err(|error| TaskError::call(uid, &error))?;
         Ok(true)
     }
 
@@ -397,9 +427,9 @@ impl Operator {
         }
         let made = self.factory.instantiate();
         let mut instance = made.map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?;
-        self.keep_to(slot, &mut *instance);
+        keep_to(self.keys, self.factory.key_groups(), slot, &mut *instance);
         self.slots[slot] = Some(Slot {
-            instance,
+            instance: Berth::Here(instance),
             watermark: WATERMARK_START,
             finished: false,
             calls: 1,
@@ -465,7 +495,9 @@ impl Operator {
     /// A checkpoint is complete: what it holds need not be captured again.
     pub(crate) fn checkpoint_completed(&mut self, checkpoint: CheckpointId) {
         for slot in self.slots.iter_mut().flatten() {
-            slot.instance.checkpoint_completed(checkpoint);
+            if let Berth::Here(instance) = &mut slot.instance {
+                instance.checkpoint_completed(checkpoint);
+            }
             if let Some(&(_, calls)) = slot.captured.iter().rev().find(|(id, _)| *id <= checkpoint) {
                 slot.completed_calls = slot.completed_calls.max(calls);
             }
@@ -489,11 +521,12 @@ impl Operator {
         let Some(capturing) = &mut self.capturing else { return Ok(()) };
         let Some(slot) = self.slots[index].as_mut() else { return Ok(()) };
         let checkpoint = capturing.checkpoint;
-        // An instance that was not called since the last completed checkpoint is as that checkpoint holds it.
+        // An instance that was not called since the last completed checkpoint is as that checkpoint holds it; so is one that is not
+        // here yet.
         let capture = if slot.calls == slot.completed_calls {
             None
         } else {
-            slot.instance.capture(checkpoint).map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?
+            slot.instance.instance().capture(checkpoint).map_err(|error| TaskError::Sandbox { uid: self.uid.clone(), error })?
         };
         slot.captured.push((checkpoint, slot.calls));
         let id = match self.keys {
@@ -511,6 +544,13 @@ impl CaptureRound {
         if !std::mem::replace(&mut self.done[slot], true) {
             self.remaining -= 1;
         }
+    }
+}
+
+/// Tells the instance of a slot which keys it is given, where it is given no others.
+fn keep_to(keys: Keys, key_groups: Option<u16>, slot: usize, instance: &mut dyn OperatorInstance) {
+    if let (Keys::Groups(groups), Some(key_groups)) = (keys, key_groups) {
+        instance.keep_to(groups.start + slot as u16, key_groups);
     }
 }
 
@@ -577,11 +617,12 @@ mod tests {
             let mut operator = Operator::keyed(OperatorUid::from("count"), factory.clone(), groups, meters);
             let restored = RestoredInstance {
                 id: InstanceId::KeyGroup(70),
-                instance: factory.instantiate().unwrap(),
+                instance: Box::new(Some(factory.instantiate().unwrap())),
                 watermark: WATERMARK_START,
                 finished: false,
             };
             operator.restore(vec![restored], AfterEnd { event_time_max: WATERMARK_START, more: false });
+            assert!(operator.look() && operator.look());
             operator.ensure(2).unwrap();
             operator.ensure(6).unwrap();
             let expected: &[_] = if key_groups.is_some() { &[(70, 128), (66, 128)] } else { &[] };

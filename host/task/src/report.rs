@@ -152,6 +152,8 @@ pub enum TaskReport {
         /// Why.
         reason: DeclineReason,
     },
+    /// All its instances of the checkpoint are here. Said once, also where there were none.
+    Restored,
     /// All inputs have ended and everything was emitted. The task stays for the last checkpoint.
     Finished,
     /// The task is over.

@@ -48,6 +48,8 @@ pub struct Task {
 struct Run {
     /// Its operators have been told what they go on from.
     begun: bool,
+    /// All instances of the checkpoint are here.
+    restored: bool,
     /// All inputs have ended.
     finished: bool,
     /// A stop barrier has passed: sources give nothing more.
@@ -137,12 +139,12 @@ impl Task {
             self.stats.add_backpressured(waited);
             self.head.has_waited(waited);
         }
-        // Before a barrier is heard of, so that every checkpoint has them as they go on.
-        if !std::mem::replace(&mut self.run.begun, true) {
-            self.chain.begin()?;
-        }
+        let may_work = self.restore()?;
         if let Flow::Cancelled = self.hear()? {
             return Ok(Turn::Over);
+        }
+        if !may_work {
+            return Ok(Turn::Wait(None));
         }
         if !self.chain.drain() {
             // No guest frame is on the stack here, so a barrier can be handled while waiting for room.
@@ -169,6 +171,28 @@ impl Task {
         self.chain.flush_if_due(now);
         self.stats.add_busy(now.saturating_sub(started));
         Ok(turn)
+    }
+
+    /// Takes in instances that have come from the checkpoint. Says whether any work can be done: rows wait for instances of their
+    /// own in the backlog.
+    fn restore(&mut self) -> Result<bool, TaskError> {
+        if self.run.restored {
+            return Ok(true);
+        }
+        let all = self.chain.arrive();
+        if !all && !self.chain.is_ready(self.head.first_needed()) {
+            return Ok(false);
+        }
+        // Before a barrier is heard of, so that every checkpoint has them as they go on: none begins before all are here.
+        if !std::mem::replace(&mut self.run.begun, true) {
+            self.chain.begin()?;
+        }
+        if all {
+            self.run.restored = true;
+            self.head.all_are_here();
+            self.outlet.report(self.id, TaskReport::Restored);
+        }
+        Ok(true)
     }
 
     /// Handles what the worker has said, and which barriers have come into the channels.
@@ -229,18 +253,23 @@ impl Task {
                         self.align(Event::Barrier { channel, barrier })?;
                     }
                 }
-                self.work_off()?;
-                Ok(None)
+                // Where rows wait for an instance on its way, whoever brings it wakes the task.
+                Ok(if self.work_off()? { None } else { Some(None) })
             }
         }
     }
 
-    /// Works for a round, less where there is no room downstream.
-    fn work_off(&mut self) -> Result<(), TaskError> {
+    /// Works for a round, less where there is no room downstream. Says whether work can go on.
+    fn work_off(&mut self) -> Result<bool, TaskError> {
         let started = self.chain.start_watch();
+        let mut waits = false;
         while let Head::Gate(head) = &mut self.head {
             match head.backlog.step(&mut self.chain)? {
                 None => break,
+                Some(Step::Waits) => {
+                    waits = true;
+                    break;
+                }
                 Some(Step::Done) => {}
                 Some(Step::Finish) => self.finished(),
                 Some(Step::End { channel }) => {
@@ -252,7 +281,8 @@ impl Task {
                 break;
             }
         }
-        self.chain.pass_on_all()
+        self.chain.pass_on_all()?;
+        Ok(!waits)
     }
 
     /// Everything a source will ever give has been worked off.

@@ -6,7 +6,7 @@
 //! - **Steps** ([`Executor::run`]): taking a job in, `open`, reading a checkpoint, building tasks, taking things down. Each is called
 //!   once and may wait for storage, files or a guest for as long as these take, so none may hold another up. Executors start as
 //!   many as they are given; the worker bounds how many it gives (`EXECUTIONS_PER_JOB_MAX`).
-//! - **Actors** ([`Executor::seat`], [`Seat::start`]): tasks, and the lanes that store snapshots and commit. Whoever makes channels
+//! - **Actors** ([`Executor::seat`], [`Seat::start`]): tasks, and the lanes that read instances, store snapshots and commit. Whoever makes channels
 //!   needs to know what wakes a task before there is the task; so a seat is taken first, and its [`Wake`] is known from then on. An actor has
 //!   [`turn`](Actor::turn)s: `Go` wants another one, `Wait` one when it is woken or a time has passed, `Over` none. It is dropped
 //!   where its turns were.
@@ -24,8 +24,6 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
-use rayon::ThreadPoolBuilder;
-use rayon::prelude::*;
 use weir_model::TaskId;
 use weir_protocol::Execution;
 use weir_task::{Clock, Signal, SystemClock, Turn, Wake};
@@ -52,6 +50,8 @@ pub enum PlaceRole {
     Persist(usize),
     /// A lane that commits, by number.
     Commit(usize),
+    /// A lane that reads instances of a checkpoint, by number.
+    Fill(usize),
 }
 
 /// Something that goes on, turn by turn.
@@ -80,7 +80,7 @@ pub trait Executor: Send + Sync {
     /// The time that everything here goes by.
     fn clock(&self) -> Arc<dyn Clock>;
 
-    /// How many lanes share the snapshots, and how many the commits, of one execution: at least 1.
+    /// How many lanes share the snapshots, how many the commits and how many the instances to be read of one execution: at least 1.
     fn lanes(&self) -> usize;
 
     /// Runs a step, soon.
@@ -91,12 +91,6 @@ pub trait Executor: Send + Sync {
 
     /// A seat for an actor.
     fn seat(&self, place: &Place) -> Box<dyn Seat>;
-
-    /// Calls `work` with each number below `count`, in any order, and returns when all are through. Called by steps only.
-    ///
-    /// # Errors
-    /// Why that cannot be, in the system's words. None was called.
-    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), String>;
 }
 
 /// A third of a task's share of a contended core: enough for the compression of what tasks can dirty meanwhile.
@@ -131,16 +125,6 @@ impl Executor for Threads {
 
     fn seat(&self, place: &Place) -> Box<dyn Seat> {
         Box::new(ThreadSeat { place: place.clone(), signal: Arc::default() })
-    }
-
-    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), String> {
-        if count == 0 {
-            return Ok(());
-        }
-        // A pool of its own: what reads from a storage that hangs holds up its own execution alone.
-        let threads = ThreadPoolBuilder::new().num_threads(cores().min(count)).thread_name(|_| "restore".to_owned()).build();
-        threads.map_err(|error| error.to_string())?.install(|| (0..count).into_par_iter().for_each(work));
-        Ok(())
     }
 }
 

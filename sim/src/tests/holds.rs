@@ -52,6 +52,7 @@ fn s20_output_equals_input_whoever_is_killed_and_when() {
     saw(&ran, "announcements", 50, |seen| seen.announced > 0);
     saw(&ran, "barriers that are let go on unaligned", 20, |seen| seen.unaligned_late > 0);
     saw(&ran, "commits that are repeated", 20, |seen| seen.commits_again > 0);
+    saw(&ran, "s112: a worker is killed while state is restored", 10, |seen| seen.crashes_restoring > 0);
 }
 
 #[test]
@@ -63,6 +64,7 @@ fn s21_output_equals_input_when_the_parallelism_changes_with_rows_in_flight() {
     saw(&ran, "a stop", 40, |seen| seen.stopped > 0);
     saw(&ran, "a stop while nothing runs", 1, |seen| seen.stopped_between > 0);
     saw(&ran, "a stop that overtook rows", 10, |seen| seen.stopped_with_rows > 0);
+    saw(&ran, "s112: a stop or another parallelism waits for a restore", 3, |seen| seen.waited_for_restore > 0);
 }
 
 #[test]
@@ -90,6 +92,7 @@ fn s84_output_equals_input_when_a_job_goes_back_to_an_older_checkpoint() {
     saw(&ran, "what was stored is lost", 40, |seen| seen.damaged > 0);
     saw(&ran, "a checkpoint cannot be restored", 30, |seen| seen.fell_back > 0);
     saw(&ran, "output is taken back", 10, |seen| seen.taken_back > 0);
+    saw(&ran, "s112: damage is found while tasks run", 10, |seen| seen.damage_found_late > 0);
 }
 
 #[test]

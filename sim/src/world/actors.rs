@@ -76,6 +76,7 @@ impl World {
         let (clock, started_us) = (self.clock.clone(), self.clock.now_us());
         let Some(sim) = self.actors.get(&id).filter(|sim| sim.next.is_some_and(|(_, next)| next == number)) else { return };
         let (process, stores) = (sim.process, !matches!(sim.role, PlaceRole::Task(_)));
+        let reads = matches!(sim.role, PlaceRole::Fill(_));
         let hangs_until_us = self.hangs_until(process.worker).filter(|_| stores);
         let Some(sim) = self.actors.get_mut(&id) else { return };
         sim.next = None;
@@ -96,8 +97,8 @@ impl World {
         let disk_us = self.disk_us();
         match turn {
             Turn::Go => {
-                // What is stored goes to the disk in larger pieces.
-                let waits_for_disk = stores && self.random.below(6) == 0;
+                // What is stored goes to the disk in larger pieces; an instance's images come by themselves.
+                let waits_for_disk = reads || stores && self.random.below(6) == 0;
                 let delay_us = if waits_for_disk { self.random.delay_us(disk_us) } else { 1 + self.random.below(40) };
                 self.schedule_turn(id, delay_us);
             }

@@ -8,7 +8,7 @@ use weir_master::{Input, Limits, Master, Notice, Now, Outcome, Output};
 use weir_model::{Description, InputPort};
 use weir_protocol::access::Person;
 use weir_protocol::api::{JobState, JobSubmission};
-use weir_protocol::{Command, JobSpec, Register, Report, Running};
+use weir_protocol::{Command, FailureKind, JobSpec, Register, Report, Running};
 use weir_storage::{JobLog, Writer};
 
 use super::{Event, World};
@@ -144,6 +144,8 @@ impl World {
 
     /// What a worker reports.
     pub(crate) fn reported(&mut self, worker: usize, session: Session, report: Report) {
+        let is_damage = matches!(&report, Report::Failed { failure, .. } if failure.kind == FailureKind::Damaged);
+        self.seen.damage_found_late += u64::from(is_damage && self.seen.is_restoring);
         if let Some(id) = self.coordinator.process_of(worker, session) {
             self.tell_cluster(id, Told::Report { link: session, report: Box::new(report) });
         }
@@ -321,7 +323,12 @@ impl World {
         }
         let now_us = self.now_us();
         match notice {
-            Notice::Started { .. } => self.seen.attempts += 1,
+            Notice::Started { from, .. } => {
+                self.seen.attempts += 1;
+                self.seen.is_restoring = from.is_some();
+            }
+            Notice::Deploying { .. } | Notice::Restored { .. } => self.seen.is_restoring = false,
+            Notice::WaitsForRestore { .. } => self.seen.waited_for_restore += 1,
             Notice::TakenOver { .. } => self.seen.taken_over += 1,
             Notice::CheckpointFailed { .. } => {
                 self.seen.aborted += 1;

@@ -113,6 +113,7 @@ impl World {
             return;
         }
         self.seen.worker_crashes += 1;
+        self.seen.crashes_restoring += u64::from(self.seen.is_restoring);
         self.drop_actors(worker);
         self.drop_wires(worker, None);
         let of = &mut self.workers[worker];

@@ -35,6 +35,8 @@ pub struct Request<'a> {
     pub kind: RequestKind,
     /// With which object, or below which folder; none where that was said before (parts), or it is about all.
     pub path: Option<&'a Path>,
+    /// Where what is read begins, where that is a part that begins and ends somewhere.
+    pub start: Option<u64>,
 }
 
 impl Request<'_> {
@@ -117,18 +119,22 @@ async fn pass<T>(script: &impl Script, request: Request<'_>, body: impl Future<O
 #[async_trait]
 impl<S: Script> ObjectStore for ScriptedStore<S> {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        let request = Request { kind: RequestKind::Write, path: Some(location) };
+        let request = Request { kind: RequestKind::Write, path: Some(location), start: None };
         pass(&*self.script, request, self.store.put_opts(location, payload, opts)).await
     }
 
     async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        let request = Request { kind: RequestKind::Write, path: Some(location) };
+        let request = Request { kind: RequestKind::Write, path: Some(location), start: None };
         let upload = pass(&*self.script, request, self.store.put_multipart_opts(location, opts)).await?;
         Ok(Box::new(ScriptedUpload { upload, script: self.script.clone() }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let request = Request { kind: RequestKind::Read, path: Some(location) };
+        let start = match &options.range {
+            Some(GetRange::Bounded(range)) => Some(range.start),
+            _ => None,
+        };
+        let request = Request { kind: RequestKind::Read, path: Some(location), start };
         pass(&*self.script, request, self.store.get_opts(location, options)).await
     }
 
@@ -138,7 +144,7 @@ impl<S: Script> ObjectStore for ScriptedStore<S> {
             let this = this.clone();
             async move {
                 let location = location?;
-                let request = Request { kind: RequestKind::Delete, path: Some(&location) };
+                let request = Request { kind: RequestKind::Delete, path: Some(&location), start: None };
                 pass(&*this.script, request, this.store.delete(&location)).await?;
                 Ok(location)
             }
@@ -149,19 +155,19 @@ impl<S: Script> ObjectStore for ScriptedStore<S> {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (this, prefix) = (self.clone(), prefix.cloned());
         let listed = async move {
-            let request = Request { kind: RequestKind::List, path: prefix.as_ref() };
+            let request = Request { kind: RequestKind::List, path: prefix.as_ref(), start: None };
             pass(&*this.script, request, this.store.list(prefix.as_ref()).try_collect::<Vec<_>>()).await
         };
         listed.map_ok(|metas| futures::stream::iter(metas.into_iter().map(Ok))).try_flatten_stream().boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        let request = Request { kind: RequestKind::List, path: prefix };
+        let request = Request { kind: RequestKind::List, path: prefix, start: None };
         pass(&*self.script, request, self.store.list_with_delimiter(prefix)).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        let request = Request { kind: RequestKind::Write, path: Some(to) };
+        let request = Request { kind: RequestKind::Write, path: Some(to), start: None };
         pass(&*self.script, request, self.store.copy_opts(from, to, options)).await
     }
 }
@@ -176,14 +182,14 @@ struct ScriptedUpload<S> {
 impl<S: Script> MultipartUpload for ScriptedUpload<S> {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let (script, part) = (self.script.clone(), self.upload.put_part(data));
-        async move { pass(&*script, Request { kind: RequestKind::Part, path: None }, part).await }.boxed()
+        async move { pass(&*script, Request { kind: RequestKind::Part, path: None, start: None }, part).await }.boxed()
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        pass(&*self.script, Request { kind: RequestKind::Part, path: None }, self.upload.complete()).await
+        pass(&*self.script, Request { kind: RequestKind::Part, path: None, start: None }, self.upload.complete()).await
     }
 
     async fn abort(&mut self) -> Result<()> {
-        pass(&*self.script, Request { kind: RequestKind::GiveUp, path: None }, self.upload.abort()).await
+        pass(&*self.script, Request { kind: RequestKind::GiveUp, path: None, start: None }, self.upload.abort()).await
     }
 }

@@ -117,6 +117,7 @@ pub(super) fn job_detail(name: &str) -> JobDetail {
         checkpoints_completed: 7,
         checkpoints_failed: 0,
         metrics: BTreeMap::from([("log.lines".to_owned(), 100.0)]),
+        restore: Some(weir_protocol::api::RestoreStatus { restored_bytes: 1, bytes: 2 }),
     }
 }
 

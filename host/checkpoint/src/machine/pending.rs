@@ -77,8 +77,7 @@ impl PendingCheckpoint {
 
     /// The tasks that have not acknowledged it.
     pub fn missing(&self) -> impl Iterator<Item = TaskId> {
-        let members = self.acknowledged.members.iter().zip(0..);
-        members.filter(|(member, _)| !**member).map(|(_, index)| TaskId(index))
+        self.acknowledged.missing()
     }
 }
 
@@ -97,6 +96,11 @@ impl TaskSet {
     /// Number of tasks that exist, in the set or not.
     pub(super) fn len(&self) -> usize {
         self.members.len()
+    }
+
+    /// Those that are not in it.
+    pub(super) fn missing(&self) -> impl Iterator<Item = TaskId> {
+        self.members.iter().zip(0..).filter(|(member, _)| !**member).map(|(_, index)| TaskId(index))
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -495,3 +495,20 @@ fn a_task_of_another_attempt_does_not_finish_the_job() {
     assert_eq!(driver.tell(500, Event::TaskFinished { task: TaskId(0), attempt: Attempt(1) }), []);
     assert_eq!(driver.finish_all(600), [trigger(40)]);
 }
+
+#[test]
+fn s112_nothing_starts_before_every_task_has_its_state_and_what_is_due_starts_then() {
+    let restored = |task, attempt| Event::TaskRestored { task: TaskId(task), attempt };
+    for (asked, stops) in [(Event::Tick, false), (Event::RequestCheckpoint, false), (Event::RequestStop, true)] {
+        let mut driver = Driver::new(config(), 2);
+        driver.coordinator = driver.coordinator.restoring();
+        assert_eq!(driver.tell(60_000, asked), []);
+        assert_eq!(driver.tell(60_001, restored(0, ATTEMPT)), []);
+        assert_eq!(driver.tell(60_002, restored(1, Attempt(1))), [], "of another attempt");
+        assert_eq!((driver.deadline_ms(), driver.coordinator.failed()), (None, 0), "no tick changes anything");
+        assert!(driver.coordinator.not_restored().eq([TaskId(1)]));
+        let kind = if stops { BarrierKind::Stop } else { BarrierKind::Checkpoint };
+        assert_eq!(driver.tell(60_003, restored(1, ATTEMPT)), [trigger_of(40, kind)]);
+        assert!(!driver.coordinator.is_restoring());
+    }
+}

@@ -128,6 +128,10 @@ fn text(detail: &JobDetail) -> String {
         .map_or_else(|| "none yet".to_owned(), |last| format!("{}, {}", checkpoint(last), output::ago(last.completed_at_ms)));
     line("checkpoint", last);
     line("", format!("{} completed, {} failed in this attempt", detail.checkpoints_completed, detail.checkpoints_failed));
+    if let Some(restore) = &detail.restore {
+        let (done, all) = (output::size(restore.restored_bytes), output::size(restore.bytes));
+        line("restore", format!("{done} of {all} of the state are with its tasks, which run meanwhile"));
+    }
     if !vertices.is_empty() {
         let header = ["VERTEX", "KIND", "SUBTASKS", "ROWS IN", "ROWS OUT", "REJECTED", "BUSY", "WAITING", "WORKERS"]
             .map(str::to_owned)

@@ -86,8 +86,16 @@ impl Display {
                  output that was committed after the older one will be written again"
             )),
             Notice::Progress(progress) => self.status(progress),
+            Notice::WaitsForRestore { what, checkpoint, restore } => {
+                let (done, all) = (output::size(restore.restored_bytes), output::size(restore.bytes));
+                self.say(&format!(
+                    "{}: {what} waits until checkpoint {checkpoint} is restored ({done} of {all} so far)",
+                    self.job
+                ));
+            }
             // The next status line has it; the others are of a cluster: a process alone has one worker, and slots for everyone.
             Notice::Completed { .. }
+            | Notice::Restored { .. }
             | Notice::Waiting(_)
             | Notice::Deploying { .. }
             | Notice::TakenOver { .. }
@@ -137,9 +145,10 @@ impl Display {
     }
 
     fn status_line(&self, progress: &Progress) -> String {
-        let checkpoint = match &progress.checkpoint {
-            Some(last) => format!("checkpoint {}: {:.0?}, {}", last.id, round(last.duration), output::size(last.bytes)),
-            None => "no checkpoint yet".to_owned(),
+        let checkpoint = match (&progress.restore, &progress.checkpoint) {
+            (Some(of), _) => format!("restored {} of {}", output::size(of.restored_bytes), output::size(of.bytes)),
+            (None, Some(last)) => format!("checkpoint {}: {:.0?}, {}", last.id, round(last.duration), output::size(last.bytes)),
+            (None, None) => "no checkpoint yet".to_owned(),
         };
         format!(
             "{}: {}, {} rows/s{} | watermark {} | {checkpoint}",

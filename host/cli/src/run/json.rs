@@ -81,6 +81,13 @@ impl Lines {
             }
             Notice::OddRows { message } => self.line("odd_rows", json!({ "message": message })),
             Notice::Stopping => self.line("stopping", json!({})),
+            Notice::WaitsForRestore { what, checkpoint, restore } => {
+                let (restored_bytes, bytes) = (restore.restored_bytes, restore.bytes);
+                let fields =
+                    json!({ "waits": what, "checkpoint": checkpoint.0, "restored_bytes": restored_bytes, "bytes": bytes });
+                self.line("restoring", fields);
+            }
+            Notice::Restored { checkpoint } => self.line("restored", json!({ "checkpoint": checkpoint.0 })),
             // Of a cluster; a process alone has one worker, and slots for everyone.
             Notice::Waiting(_)
             | Notice::Deploying { .. }
@@ -143,6 +150,7 @@ fn fields(progress: &Progress) -> Value {
         },
         "vertices": progress.vertices.iter().map(vertex).collect::<Vec<_>>(),
         "metrics": progress.metrics,
+        "restore": progress.restore.map(|of| json!({ "restored_bytes": of.restored_bytes, "bytes": of.bytes })),
     })
 }
 

@@ -213,6 +213,7 @@ impl ClusterApi for Fake {
             checkpoints_completed: 7,
             checkpoints_failed: 0,
             metrics: BTreeMap::new(),
+            restore: None,
         })
     }
 

@@ -17,6 +17,7 @@ fn about(execution: &Execution, task: TaskId, checkpoint: CheckpointId) -> Vec<R
     vec![
         Report::PersistFailed { execution: execution.clone(), task, checkpoint, reason: reason.clone() },
         Report::Declined { execution: execution.clone(), task, checkpoint, subsumed_by: None, reason },
+        Report::TaskRestored { execution: execution.clone(), task },
         Report::Finished { execution: execution.clone(), task },
         Report::Committed { execution, task, checkpoint },
     ]
@@ -122,6 +123,6 @@ fn s133_whatever_can_be_read_as_a_report_is_handled_and_what_passes_makes_a_mani
     said.push(Report::Acknowledged { execution, acknowledgement: Box::new(good()) });
     // Others, and changed ones, are tried in `fuzz/`.
     let outcomes: Vec<String> = said.iter().map(|report| fuzz::report(&serde_json::to_vec(report).unwrap())).collect();
-    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "heard").count(), 6, "{outcomes:?}");
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "heard").count(), 7, "{outcomes:?}");
     assert_eq!(outcomes.last().unwrap(), "a manifest", "{outcomes:?}");
 }

@@ -35,6 +35,7 @@ fn running(worker: &str) -> Running {
         execution: execution(3),
         tasks: takeover().begun.prepare.placement.tasks_of(worker),
         started: true,
+        restored: Vec::new(),
         finished: Vec::new(),
         committed: Vec::new(),
         last_checkpoint: CheckpointId(7),

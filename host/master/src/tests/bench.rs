@@ -295,6 +295,7 @@ fn answers(worker: &str, command: &Command) -> Vec<Report> {
         Command::Open { .. } => vec![Report::Opened { execution, templates: Vec::new() }],
         Command::Restore { .. } => vec![Report::Restored { execution }],
         Command::Build { .. } | Command::Commit { .. } => vec![Report::Built { execution }],
+        Command::Start { .. } => vec![Report::TaskRestored { execution, task }],
         Command::Trigger { checkpoint, .. } => {
             let acknowledgement = Box::new(acknowledgement(task, *checkpoint));
             vec![Report::Acknowledged { execution, acknowledgement }]
@@ -342,6 +343,7 @@ pub(super) fn adopted(last: u64, committed: u64) -> Adopted {
             execution: execution.clone(),
             tasks: vec![task_of(worker)],
             started: true,
+            restored: vec![task_of(worker)],
             finished: Vec::new(),
             committed: vec![(task_of(worker), CheckpointId(committed))],
             last_checkpoint: CheckpointId(last),

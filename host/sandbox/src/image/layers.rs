@@ -14,6 +14,28 @@ pub(crate) enum Content<'a> {
     Zero(u32),
 }
 
+/// Who takes pages.
+pub(crate) trait PageTaker<E> {
+    /// Room for the content of so many pages from `first` on, to be put there as a whole; none where it is to be given.
+    fn room(&mut self, first: u32, pages: u32) -> Option<&mut [u8]>;
+
+    /// What consecutive pages from `first` on hold.
+    fn give(&mut self, first: u32, content: Content<'_>) -> Result<(), E>;
+}
+
+/// Takes them as they are given.
+struct Giver<F>(F);
+
+impl<E, F: FnMut(u32, Content<'_>) -> Result<(), E>> PageTaker<E> for Giver<F> {
+    fn room(&mut self, _: u32, _: u32) -> Option<&mut [u8]> {
+        None
+    }
+
+    fn give(&mut self, first: u32, content: Content<'_>) -> Result<(), E> {
+        (self.0)(first, content)
+    }
+}
+
 /// Reads a chain of captures, oldest first, and checks that they belong together. Gives at least one image.
 pub(crate) fn parse_chain<'a>(chain: &[&'a [u8]], expected: Option<(Digest, u128)>) -> Result<Vec<Image<'a>>, ImageError> {
     let mut images: Vec<Image<'a>> = Vec::with_capacity(chain.len() + 1);
@@ -71,8 +93,13 @@ fn follows(index: usize, image: &Image<'_>, previous: &Image<'_>) -> Result<(), 
 pub(crate) fn for_each_page<E: From<ImageError>>(
     chain: &[Image<'_>],
     memory: usize,
-    mut give: impl FnMut(u32, Content<'_>) -> Result<(), E>,
+    give: impl FnMut(u32, Content<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
+    put_pages(chain, memory, Giver(give))
+}
+
+/// The same for who may have room: a block of consecutive pages, all of use, is decompressed where they go.
+pub(crate) fn put_pages<E: From<ImageError>>(chain: &[Image<'_>], memory: usize, mut taker: impl PageTaker<E>) -> Result<(), E> {
     let newest = chain.last().map_or(0, |image| image.memories[memory].size);
     let mut done = Bitmap::new(newest as usize / PAGE_BYTES);
     let mut raw = Vec::new();
@@ -80,7 +107,7 @@ pub(crate) fn for_each_page<E: From<ImageError>>(
         let memory = &image.memories[memory];
         for &run in memory.zero.runs() {
             for fresh in fresh_runs(&mut done, run.first..run.end()) {
-                give(fresh.first, Content::Zero(fresh.count))?;
+                taker.give(fresh.first, Content::Zero(fresh.count))?;
             }
         }
         for (pages, stored) in blocks(memory) {
@@ -89,11 +116,18 @@ pub(crate) fn for_each_page<E: From<ImageError>>(
             if wanted.is_empty() {
                 continue;
             }
+            if let [run] = wanted[..]
+                && run.count as usize == pages.len()
+                && let Some(room) = taker.room(pages[0], run.count)
+            {
+                decompress(index, stored, room)?;
+                continue;
+            }
             raw.resize(pages.len() * PAGE_BYTES, 0);
             decompress(index, stored, &mut raw)?;
             for run in wanted {
                 let bytes = &raw[run.first as usize * PAGE_BYTES..run.end() as usize * PAGE_BYTES];
-                give(pages[run.first as usize], Content::Bytes(bytes))?;
+                taker.give(pages[run.first as usize], Content::Bytes(bytes))?;
             }
         }
     }

@@ -18,7 +18,7 @@ pub(crate) use capture::CapturedMemory;
 pub(crate) use codec::{Encoder, Header, Image, Kind};
 pub use encoded::EncodedImage;
 pub use error::ImageError;
-pub(crate) use layers::{Content, for_each_page, parse_chain};
+pub(crate) use layers::{Content, PageTaker, for_each_page, parse_chain, put_pages};
 pub use merge::merge;
 
 /// Values of mutable globals: for each accessor, in slot order.

@@ -92,6 +92,28 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.size()) }
     }
 
+    /// Has the kernel make private pages of a part of the memory at once, instead of one fault each: for what is written next. Where
+    /// it cannot (Linux before 5.14), they come as they are written.
+    pub(crate) fn populate(&self, offset: usize, length: usize) {
+        assert!(offset.checked_add(length).is_some_and(|end| end <= self.size()), "only what is accessible is populated");
+        // SAFETY: inside our own mapping (asserted); contents stay as they are.
+        let _ = unsafe { madvise(self.base.as_ptr().add(offset).cast(), length, Advice::LinuxPopulateWrite) };
+    }
+
+    /// A part of the memory, to be overwritten.
+    ///
+    /// # Safety
+    /// Neither the guest nor `write` may run, and no other slice of the region be made, while the slice lives.
+    ///
+    /// # Panics
+    /// If the part is not inside the memory.
+    #[allow(clippy::mut_from_ref, reason = "the mapping is shared with wasmtime; the caller says that nobody else uses it now")]
+    pub(crate) unsafe fn slice_mut(&self, offset: usize, length: usize) -> &mut [u8] {
+        assert!(offset.checked_add(length).is_some_and(|end| end <= self.size()), "slices stay inside the memory");
+        // SAFETY: mapped writable (asserted) for the life of `self`; nobody else reads or writes, says the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), length) }
+    }
+
     /// Overwrites a part of the memory.
     ///
     /// # Safety

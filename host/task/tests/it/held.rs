@@ -91,6 +91,7 @@ impl Outlet for World {
 
     fn report(&mut self, _: TaskId, report: TaskReport) {
         match report {
+            TaskReport::Restored => {}
             TaskReport::Finished => *self.finished.lock() = true,
             TaskReport::Declined { .. } => {}
             TaskReport::Failed(error) => panic!("{error}"),

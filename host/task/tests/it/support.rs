@@ -59,6 +59,7 @@ pub(crate) enum Said {
     End(u64),
     Abandon(u64),
     Declined(u64),
+    Restored,
     Finished,
     Failed(String),
 }
@@ -122,6 +123,7 @@ impl Outlet for Log {
     fn report(&mut self, task: TaskId, report: TaskReport) {
         let said = match report {
             TaskReport::Declined { checkpoint, .. } => Said::Declined(checkpoint.0),
+            TaskReport::Restored => Said::Restored,
             TaskReport::Finished => Said::Finished,
             TaskReport::Failed(error) => Said::Failed(error.to_string()),
         };

@@ -152,7 +152,7 @@ fn no_instance_sees_time_go_back_after_a_restore_and_a_new_one_starts_at_the_lea
 }
 
 fn restored(operators: &Operators, group: u16, watermark: Timestamp, finished: bool) -> RestoredInstance {
-    let instance = operators.instantiate().unwrap() as Box<dyn OperatorInstance>;
+    let instance = Box::new(Some(operators.instantiate().unwrap() as Box<dyn OperatorInstance>));
     RestoredInstance { id: InstanceId::KeyGroup(group), instance, watermark, finished }
 }
 

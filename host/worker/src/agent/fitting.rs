@@ -166,6 +166,7 @@ mod tests {
             execution: Execution { job: job.to_owned(), attempt: Attempt(3) },
             tasks: (0..tasks).map(TaskId).collect(),
             started: true,
+            restored: Vec::new(),
             finished: Vec::new(),
             committed: Vec::new(),
             last_checkpoint: CheckpointId(1),

@@ -146,6 +146,7 @@ fn running(execution: &Execution) -> Running {
         execution: execution.clone(),
         tasks: Vec::new(),
         started: true,
+        restored: Vec::new(),
         finished: Vec::new(),
         committed: Vec::new(),
         last_checkpoint: CheckpointId(0),

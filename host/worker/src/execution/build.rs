@@ -9,19 +9,20 @@ use weir_connectors::WatermarkGenerator;
 use weir_model::{KeyGroupRange, OperatorUid, TaskId, WATERMARK_START, limits};
 use weir_plan::{CheckpointMode, Exchange, MaxAhead, OnError, Port, SourceSpec, VertexKind};
 use weir_protocol::manifest::event_time_max;
-use weir_storage::{ManifestKind, StoredInstance};
+use weir_storage::{Committable, ManifestKind, StoredInstance};
 use weir_task::{
     AfterEnd, HeadSpec, Instances, NodeSpec, NodeWork, OnReject, Task, TaskHandle, TaskSpec, TaskStats, VertexStats,
 };
 
 use super::channels::{Channels, Ports, targets};
-use super::committers::CommitLanes;
+use super::committers::{CommitLanes, RestoredCommits};
 use super::failure::{OfConnector, Trouble};
+use super::fill::{Fill, InstancesBySubtask};
 use super::lanes::{PersistLanes, SeatedLane};
 use super::meters::{Meters, TaskMeter};
 use super::prepare::PreparedJob;
 use super::restore::LoadedState;
-use super::sinks::{self, Sinks};
+use super::sinks::{self, HeldByTask, Sinks};
 use super::voice::{Voice, on_lost};
 use crate::context::WorkerContext;
 use crate::executor::{Place, PlaceRole, Seat};
@@ -40,6 +41,7 @@ pub(super) struct Built {
     pub(super) tasks: Vec<BuiltTask>,
     pub(super) persist: PersistLanes,
     pub(super) commit: CommitLanes,
+    pub(super) fill: Arc<Fill>,
     pub(super) lanes: Vec<SeatedLane>,
     pub(super) outbound: Vec<Outbound>,
     pub(super) meters: Meters,
@@ -51,9 +53,10 @@ struct Builder<'a> {
     context: &'a WorkerContext,
     voice: &'a Arc<Voice>,
     loaded: LoadedState,
+    instances: InstancesBySubtask,
 }
 
-/// Builds the tasks. The sinks have committed what the checkpoint holds for them.
+/// Builds the tasks. The sinks have taken back what is to be taken back.
 pub(super) fn build(
     job: &PreparedJob,
     context: &WorkerContext,
@@ -61,12 +64,16 @@ pub(super) fn build(
     loaded: LoadedState,
     sinks: Sinks,
 ) -> Result<Built, Trouble> {
-    let (persist, mut lanes) = PersistLanes::new(&job.storage, voice, &context.options, starts(job, &loaded));
-    let (commit, committing) = CommitLanes::new(voice, &context.options, &persist, sinks::by_task(job, sinks));
+    let held = sinks::to_commit(job);
+    let (persist, mut lanes) = PersistLanes::new(&job.storage, voice, &context.options, starts(job, &loaded, &held));
+    let (commit, committing) =
+        CommitLanes::new(voice, &context.options, &persist, sinks::by_task(job, sinks), restored(job, held).as_ref());
     lanes.extend(committing);
     let metrics = loaded.metrics.clone();
-    let mut builder = Builder { job, context, voice, loaded };
-    let seats: BTreeMap<TaskId, Box<dyn Seat>> = job.tasks.iter().map(|&id| (id, builder.seat(id))).collect();
+    let seats: BTreeMap<TaskId, Box<dyn Seat>> = job.tasks.iter().map(|&id| (id, seat(job, context, voice, id))).collect();
+    let (fill, instances) = Fill::new(job, &loaded.factories, &seats);
+    lanes.extend(fill.lanes(voice, &context.options));
+    let mut builder = Builder { job, context, voice, loaded, instances };
     let mut channels = Channels::new(&job.job, &job.topology, &job.message.placement, &seats);
     if let Some(network) = context.options.network.as_deref().filter(|_| !channels.inbound.is_empty()) {
         let inbound = std::mem::take(&mut channels.inbound);
@@ -80,12 +87,12 @@ pub(super) fn build(
         let (task, handle) = Task::build(spec).map_err(|error| Trouble::from(&error))?;
         tasks.push(BuiltTask { task, handle, seat });
     }
-    let meters = Meters { tasks: counts, metrics, network: context.options.network.clone() };
-    Ok(Built { tasks, persist, commit, lanes, outbound: channels.outbound, meters })
+    let meters = Meters { tasks: counts, metrics, network: context.options.network.clone(), fill: fill.bytes().clone() };
+    Ok(Built { tasks, persist, commit, fill, lanes, outbound: channels.outbound, meters })
 }
 
 /// What those who store the snapshots of tasks know of them at the start.
-fn starts(job: &PreparedJob, loaded: &LoadedState) -> BTreeMap<TaskId, TaskStart> {
+fn starts(job: &PreparedJob, loaded: &LoadedState, held: &HeldByTask) -> BTreeMap<TaskId, TaskStart> {
     let mut starts: BTreeMap<TaskId, TaskStart> = BTreeMap::new();
     for (task, chain, subtask) in job.subtasks() {
         let start = starts.entry(task).or_default();
@@ -101,8 +108,19 @@ fn starts(job: &PreparedJob, loaded: &LoadedState) -> BTreeMap<TaskId, TaskStart
             channels: channels.map(|channel| origin(job, channel)).collect(),
             restored: loaded.in_flight[&task].iter().map(|(origin, _)| origin.clone()).collect(),
         };
+        start.held = held.get(&task).cloned().unwrap_or_default();
     }
     starts
+}
+
+/// What sinks commit of the checkpoint once it is known to be whole.
+fn restored(job: &PreparedJob, held: HeldByTask) -> Option<RestoredCommits> {
+    let of_sink = |(uid, held): (OperatorUid, Vec<Committable>)| {
+        (uid.to_string(), held.into_iter().map(|held| held.value).collect::<Vec<_>>())
+    };
+    let of_task = |(task, held): (TaskId, Vec<_>)| (task, held.into_iter().map(of_sink).collect());
+    let commits = held.into_iter().map(of_task).collect();
+    job.message.restore.map(|checkpoint| RestoredCommits { checkpoint, commits })
 }
 
 fn origin(job: &PreparedJob, channel: &weir_plan::ChannelSpec) -> Origin {
@@ -116,16 +134,12 @@ fn origin(job: &PreparedJob, channel: &weir_plan::ChannelSpec) -> Origin {
     }
 }
 
-impl Builder<'_> {
-    fn seat(&self, task: TaskId) -> Box<dyn Seat> {
-        let name = self.job.topology.name(task);
-        self.context.options.executor.seat(&Place {
-            execution: self.voice.execution().clone(),
-            role: PlaceRole::Task(task),
-            name,
-        })
-    }
+fn seat(job: &PreparedJob, context: &WorkerContext, voice: &Voice, task: TaskId) -> Box<dyn Seat> {
+    let name = job.topology.name(task);
+    context.options.executor.seat(&Place { execution: voice.execution().clone(), role: PlaceRole::Task(task), name })
+}
 
+impl Builder<'_> {
     fn task(&mut self, id: TaskId, ports: Ports, persist: &PersistLanes) -> Result<(TaskSpec, TaskMeter), Trouble> {
         let Ports { wake, gate, sources, routers } = ports;
         let job = &self.job.job;
@@ -216,7 +230,7 @@ impl Builder<'_> {
                 let work = NodeWork::Operator {
                     factory: self.loaded.factories[&vertex].clone(),
                     instances: self.division(vertex, subtask),
-                    restored: self.loaded.instances.remove(&(vertex, subtask)).unwrap_or_default(),
+                    restored: self.instances.remove(&(vertex, subtask)).unwrap_or_default(),
                     after_end: self.after_end(vertex),
                     call_rows: self.context.call_rows.of(&job.name, &described.uid),
                 };

@@ -2,8 +2,9 @@
 //!
 //! Owns the committing halves of sinks once tasks run, and what they have still to commit. That is bounded: the commits of a later
 //! checkpoint hold those of an earlier one that were not confirmed, so of each task only the newest wait. A sink that takes long to
-//! commit holds up no row and no snapshot. A job that ends waits for its last commits, without a
-//! bound; its master tells people of one that takes long.
+//! commit holds up no row and no snapshot. What the checkpoint holds that the execution goes on from is committed once all of it was
+//! read and is whole: one that is damaged is given up for an older one, which writes the same rows again. A job that ends waits for
+//! its last commits, without a bound; its master tells people of one that takes long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +32,12 @@ pub(super) struct CommitLanes {
     tasks: Vec<TaskId>,
 }
 
+/// What the checkpoint that is restored holds for sinks to commit, by task.
+pub(super) struct RestoredCommits {
+    pub(super) checkpoint: CheckpointId,
+    pub(super) commits: BTreeMap<TaskId, Commits>,
+}
+
 /// What waits for one lane.
 struct Queue {
     state: Mutex<Backlog>,
@@ -40,6 +47,10 @@ struct Queue {
 #[derive(Default)]
 struct Backlog {
     commits: BTreeMap<TaskId, (CheckpointId, Commits)>,
+    /// What the restored checkpoint holds: before anything else.
+    held: BTreeMap<TaskId, (CheckpointId, Commits)>,
+    /// It is whole.
+    may_settle: bool,
     is_closed: bool,
 }
 
@@ -50,6 +61,7 @@ impl CommitLanes {
         options: &WorkerOptions,
         persist: &PersistLanes,
         committers: Committers,
+        restored: Option<&RestoredCommits>,
     ) -> (CommitLanes, Vec<SeatedLane>) {
         let mut tasks: Vec<TaskId> = committers.keys().map(|(task, _)| *task).collect();
         tasks.dedup();
@@ -63,7 +75,12 @@ impl CommitLanes {
             let (execution, name) = (voice.execution().clone(), format!("commit-{number}"));
             let place = Place { execution, role: PlaceRole::Commit(number), name };
             let seat = options.executor.seat(&place);
-            let queue = Arc::new(Queue { state: Mutex::default(), wake: seat.wake() });
+            let of = |(task, _): &(TaskId, String)| {
+                let restored = restored?;
+                Some((*task, (restored.checkpoint, restored.commits.get(task)?.clone())))
+            };
+            let held = committers.keys().filter_map(of).collect();
+            let queue = Arc::new(Queue { state: Mutex::new(Backlog { held, ..Backlog::default() }), wake: seat.wake() });
             let lane = CommitLane { committers, queue: queue.clone(), persist: persist.clone(), voice: voice.clone() };
             seated.push(SeatedLane { place, seat, actor: Box::new(lane) });
             queues.push(queue);
@@ -81,11 +98,19 @@ impl CommitLanes {
         queue.wake.wake();
     }
 
+    /// The checkpoint that the execution goes on from is whole: what it holds is committed. Said again without effect.
+    pub(super) fn settle(&self) {
+        for queue in &self.queues {
+            queue.state.lock().may_settle = true;
+            queue.wake.wake();
+        }
+    }
+
     /// Nothing more is committed but what is being committed now; the actors are over then.
     pub(super) fn close(&self) {
         for queue in &self.queues {
             let mut state = queue.state.lock();
-            (state.is_closed, state.commits) = (true, BTreeMap::new());
+            (state.is_closed, state.commits, state.held) = (true, BTreeMap::new(), BTreeMap::new());
             queue.wake.wake();
         }
     }
@@ -100,6 +125,14 @@ struct CommitLane {
 
 impl Actor for CommitLane {
     fn turn(&mut self) -> Turn {
+        let held = self.queue.state.lock().pop_held();
+        if let Some((task, (checkpoint, commits))) = held {
+            match self.commit(task, checkpoint, commits) {
+                Ok(()) => self.persist.committed(task, checkpoint),
+                Err(trouble) => self.voice.failed(trouble),
+            }
+            return Turn::Go;
+        }
         let next = {
             let mut state = self.queue.state.lock();
             match state.commits.pop_first() {
@@ -116,6 +149,12 @@ impl Actor for CommitLane {
             Err(trouble) => self.voice.failed(trouble),
         }
         Turn::Go
+    }
+}
+
+impl Backlog {
+    fn pop_held(&mut self) -> Option<(TaskId, (CheckpointId, Commits))> {
+        if self.may_settle { self.held.pop_first() } else { None }
     }
 }
 

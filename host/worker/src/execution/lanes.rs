@@ -142,6 +142,7 @@ impl Outlet for TaskOutlet {
     fn report(&mut self, task: TaskId, report: TaskReport) {
         match report {
             TaskReport::Declined { checkpoint, reason } => self.voice.declined(task, checkpoint, &reason),
+            TaskReport::Restored => self.voice.restored(task),
             TaskReport::Finished => self.voice.finished(task),
             TaskReport::Failed(error) => self.voice.failed(&error),
         }

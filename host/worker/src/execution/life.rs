@@ -19,6 +19,7 @@ use weir_task::{Control, Task, TaskHandle, Turn};
 use super::build::{Built, BuiltTask};
 use super::committers::CommitLanes;
 use super::failure::Trouble;
+use super::fill::Fill;
 use super::lanes::{PersistLanes, SeatedLane};
 use super::meters::Meters;
 use super::prepare::PreparedJob;
@@ -88,6 +89,7 @@ struct Tasks {
     handles: Vec<(TaskId, TaskHandle)>,
     persist: PersistLanes,
     commit: CommitLanes,
+    fill: Arc<Fill>,
 }
 
 /// It is told to end.
@@ -240,7 +242,7 @@ impl Life {
     }
 
     fn start(&mut self, built: Built, out: &mut Vec<Output>) {
-        let Built { tasks, persist, commit, lanes, outbound, .. } = built;
+        let Built { tasks, persist, commit, fill, lanes, outbound, .. } = built;
         out.push(Output::Started);
         let mut start = |actors: &mut BTreeMap<PlaceRole, String>, seated: SeatedLane| {
             actors.insert(seated.place.role, seated.place.name.clone());
@@ -255,7 +257,7 @@ impl Life {
             start(&mut self.actors, SeatedLane { place, seat, actor: Box::new(TaskActor(task)) });
         }
         out.push(Output::Connect(outbound));
-        self.state = State::Running(Tasks { handles, persist, commit });
+        self.state = State::Running(Tasks { handles, persist, commit, fill });
     }
 
     fn cancel(&mut self, now: Duration, finish: bool, out: &mut Vec<Output>) {
@@ -267,6 +269,7 @@ impl Life {
             State::Running(tasks) => {
                 tasks.tell(|_| Control::Cancel);
                 tasks.commit.close();
+                tasks.fill.close();
                 if !finish {
                     tasks.persist.discard();
                 }
@@ -335,6 +338,7 @@ impl Tasks {
             }
             Command::Unalign { checkpoint, .. } => self.tell(|_| Control::Unalign(checkpoint)),
             Command::Abort { checkpoint, .. } => self.tell(|_| Control::Abort(checkpoint)),
+            Command::Settle { .. } => self.commit.settle(),
             Command::Completed { checkpoint, commits, .. } => self.completed(checkpoint, commits),
             command => return Some(command),
         }

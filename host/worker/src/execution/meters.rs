@@ -8,6 +8,7 @@ use weir_model::{OddKind, Oddities, OperatorUid, TaskId, limits};
 use weir_protocol::{TaskProgress, VertexCounts, WorkerProgress};
 use weir_task::{TaskStats, VertexStats};
 
+use super::fill::FillBytes;
 use super::host::Metrics;
 use super::voice::Voice;
 use crate::Network;
@@ -27,11 +28,13 @@ pub(super) struct Meters {
     pub(super) tasks: Vec<TaskMeter>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) network: Option<Arc<dyn Network>>,
+    pub(super) fill: Arc<FillBytes>,
 }
 
 impl Meters {
     pub(super) fn read(&self, voice: &Voice) -> WorkerProgress {
         let (sent_bytes, received_bytes) = self.network.as_ref().map_or((0, 0), |network| network.counts(voice.execution()));
+        let (restored_bytes, restore_bytes) = self.fill.read();
         WorkerProgress {
             tasks: self.tasks.iter().map(|meter| meter.read(voice)).collect(),
             oddities: self.oddities(),
@@ -39,6 +42,8 @@ impl Meters {
             gauges: self.metrics.gauges(),
             sent_bytes,
             received_bytes,
+            restored_bytes,
+            restore_bytes,
         }
     }
 

@@ -1,23 +1,19 @@
-//! Reading the state of a checkpoint into memory: templates, instances, rows that were in flight.
-//!
-//! Whatever of the checkpoint is damaged shows here, before anything is committed that an older checkpoint would write again.
+//! Reading what tasks need of a checkpoint before they run: templates, rows that were in flight. Images of instances are read while
+//! they run (`fill.rs`).
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weir_channel::{Frame, wire};
-use weir_model::{InstanceId, KeyGroupRange, TaskId};
+use weir_model::{KeyGroupRange, TaskId};
 use weir_plan::{Exchange, VertexKind};
 use weir_protocol::manifest::edge_of;
-use weir_protocol::panics::caught;
 use weir_sandbox::Template;
-use weir_storage::{InFlightState, InstanceState, Segment};
+use weir_storage::{InFlightState, Segment};
 use weir_task::in_flight::{self, Place, Share};
-use weir_task::{InstanceFactory, KeyedTemplate, RestoredInFlight, RestoredInstance};
+use weir_task::{InstanceFactory, KeyedTemplate, RestoredInFlight};
 
-use super::failure::{OfOperator, Panic, Trouble};
+use super::failure::{OfOperator, Trouble};
 use super::host::Metrics;
 use super::open::operator_host;
 use super::prepare::{PreparedJob, limits};
@@ -25,26 +21,16 @@ use crate::WorkerOptions;
 use crate::persist::Origin;
 
 /// Factories of instances, by vertex.
-type Factories = BTreeMap<usize, Arc<dyn InstanceFactory>>;
+pub(super) type Factories = BTreeMap<usize, Arc<dyn InstanceFactory>>;
 
 /// What of a checkpoint is in memory and whole.
 pub(super) struct LoadedState {
     pub(super) factories: Factories,
     pub(super) metrics: Arc<Metrics>,
-    /// By vertex and subtask.
-    pub(super) instances: BTreeMap<(usize, u32), Vec<RestoredInstance>>,
     pub(super) in_flight: BTreeMap<TaskId, Vec<(Origin, RestoredInFlight)>>,
 }
 
-/// An instance that is to be made.
-struct Wanted<'a> {
-    vertex: usize,
-    subtask: u32,
-    id: InstanceId,
-    state: &'a InstanceState,
-}
-
-/// Reads templates, images and what was in flight.
+/// Reads templates and what was in flight.
 pub(super) fn restore(
     job: &PreparedJob,
     options: &WorkerOptions,
@@ -52,22 +38,12 @@ pub(super) fn restore(
 ) -> Result<LoadedState, Trouble> {
     let metrics = Arc::default();
     let factories = factories(job, options, &stored.into_iter().collect(), &metrics)?;
-    let mut wanted = Vec::new();
     let mut in_flight = BTreeMap::new();
     for (task, chain, subtask) in job.subtasks() {
-        let vertices = &job.topology.chains()[chain].vertices;
-        for &vertex in vertices {
-            let instances = job.instances_of(vertex, subtask).into_iter();
-            wanted.extend(instances.map(|(id, state)| Wanted { vertex, subtask, id, state }));
-        }
-        in_flight.insert(task, on_the_way(job, vertices[0], subtask)?);
+        let head = job.topology.chains()[chain].vertices[0];
+        in_flight.insert(task, on_the_way(job, head, subtask)?);
     }
-    let made = instances(job, options, &wanted, &factories)?;
-    let mut instances: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for (one, made) in wanted.iter().zip(made) {
-        instances.entry((one.vertex, one.subtask)).or_default().push(made);
-    }
-    Ok(LoadedState { factories, metrics, instances, in_flight })
+    Ok(LoadedState { factories, metrics, in_flight })
 }
 
 fn factories(
@@ -99,33 +75,6 @@ fn factories(
         factories.insert(vertex, factory);
     }
     Ok(factories)
-}
-
-/// Makes instances, on all cores: decompressing and writing pages is most of a restart with large state.
-fn instances(
-    job: &PreparedJob,
-    options: &WorkerOptions,
-    wanted: &[Wanted<'_>],
-    factories: &Factories,
-) -> Result<Vec<RestoredInstance>, Trouble> {
-    let made: Vec<Mutex<Option<Result<RestoredInstance, Trouble>>>> = wanted.iter().map(|_| Mutex::new(None)).collect();
-    // Caught where it happens: the place of a panic is known to its own thread only.
-    let make = |number: usize| {
-        let one = caught(|| instance(job, &wanted[number], &*factories[&wanted[number].vertex]));
-        *made[number].lock() = Some(one.unwrap_or_else(|panic| Err(Panic("the restore of an instance", &panic).into())));
-    };
-    options.executor.each(wanted.len(), &make).map_err(Trouble::transient)?;
-    made.into_iter().map(|made| made.into_inner().expect("each number was called")).collect()
-}
-
-fn instance(job: &PreparedJob, wanted: &Wanted<'_>, factory: &dyn InstanceFactory) -> Result<RestoredInstance, Trouble> {
-    let Wanted { vertex, id, state, .. } = *wanted;
-    let images = state.memory().iter().map(|segment| job.storage.read(segment)).collect::<Result<Vec<_>, _>>()?;
-    let images: Vec<&[u8]> = images.iter().map(Deref::deref).collect();
-    // One without images is as its template: it was never called, or keeps no state.
-    let instance = if images.is_empty() { factory.instantiate() } else { factory.restore(&images) };
-    let instance = instance.map_err(|error| OfOperator(&job.job.vertices[vertex].uid, error))?;
-    Ok(RestoredInstance { id, instance, watermark: state.watermark, finished: state.finished })
 }
 
 /// What was in flight to the head of a chain and falls to a subtask, with where it came from.

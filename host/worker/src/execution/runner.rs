@@ -223,6 +223,7 @@ fn panicked(place: &Place, message: String) -> Trouble {
         PlaceRole::Task(_) => Trouble::from(&TaskError::Panicked { task: place.name.clone(), message }),
         PlaceRole::Persist(_) => Panic("a thread that stores snapshots", &message).into(),
         PlaceRole::Commit(_) => Panic("a thread that commits", &message).into(),
+        PlaceRole::Fill(_) => Panic("the restore of an instance", &message).into(),
         PlaceRole::Step => Panic("the worker's part of the job", &message).into(),
     }
 }

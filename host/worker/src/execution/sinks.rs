@@ -1,5 +1,5 @@
-//! Sinks before their tasks run: leftovers of earlier executions are removed, and output is taken back and committed as the checkpoint
-//! says.
+//! Sinks before their tasks run: leftovers of earlier executions are removed, and output is taken back as the checkpoint says. What it
+//! holds to be committed waits until it is known to be whole (`committers.rs`), or is committed here where no task runs.
 //!
 //! In two steps, and the first is over on every worker before the second begins on any (it belongs to `Restore`): a task of an earlier
 //! execution that stood still may commit at any time. Once nothing is left to commit but what the checkpoint holds, whatever it
@@ -8,13 +8,16 @@
 use std::collections::BTreeMap;
 
 use weir_connectors::{Committer, ConnectorError, Recovery, SinkContext, TakeBack};
-use weir_model::{CheckpointId, TaskId};
+use weir_model::{CheckpointId, OperatorUid, TaskId};
 use weir_storage::Committable;
 
 use super::committers::{Committers, check_there};
 use super::failure::{OfConnector, Trouble};
 use super::prepare::PreparedJob;
 use super::voice::Voice;
+
+/// What a checkpoint holds to be committed, by task and sink.
+pub(super) type HeldByTask = BTreeMap<TaskId, Vec<(OperatorUid, Vec<Committable>)>>;
 
 /// The committing halves of sinks, by vertex and subtask.
 pub(super) type Sinks = BTreeMap<(usize, u32), Box<dyn Committer>>;
@@ -80,24 +83,45 @@ fn check_newest(job: &PreparedJob, voice: &Voice) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The second: the first subtask of each sink takes back, and commits, what the checkpoint says for all.
-pub(super) fn settle(job: &PreparedJob, sinks: &mut Sinks, voice: &Voice) -> Result<(), Trouble> {
+/// The second: the first subtask of each sink takes back what the checkpoint says for all.
+pub(super) fn take_back(job: &PreparedJob, sinks: &mut Sinks, voice: &Voice) -> Result<(), Trouble> {
+    let Some(checkpoint) = job.message.retract_after else { return Ok(()) };
     for (&(vertex, _), sink) in sinks.iter_mut().filter(|((_, index), _)| *index == 0) {
         let uid = &job.job.vertices[vertex].uid;
-        let failed = |error| failed(uid, error);
-        if let Some(checkpoint) = job.message.retract_after {
-            check_newest(job, voice)?;
-            let count = sink.retract(checkpoint).map_err(failed)?;
-            if count > 0 {
-                tracing::warn!(sink = uid, count, "output was taken back, since its rows are written again");
-            }
+        check_newest(job, voice)?;
+        let count = sink.retract(checkpoint).map_err(|error| failed(uid, error))?;
+        if count > 0 {
+            tracing::warn!(sink = uid, count, "output was taken back, since its rows are written again");
         }
+    }
+    Ok(())
+}
+
+/// The first subtask of each sink commits what the checkpoint says for all.
+pub(super) fn commit(job: &PreparedJob, sinks: &mut Sinks) -> Result<(), Trouble> {
+    for (&(vertex, _), sink) in sinks.iter_mut().filter(|((_, index), _)| *index == 0) {
+        let uid = &job.job.vertices[vertex].uid;
         for held in held(job, uid) {
-            let done = sink.commit(&held.value).map_err(failed)?;
+            let done = sink.commit(&held.value).map_err(|error| failed(uid, error))?;
             check_there(uid, CheckpointId(held.checkpoint), done)?;
         }
     }
     Ok(())
+}
+
+/// What [`commit`] would commit, by the task that has the first subtask of the sink, and uid.
+pub(super) fn to_commit(job: &PreparedJob) -> HeldByTask {
+    let mut all = HeldByTask::new();
+    for (task, chain, _) in job.subtasks().filter(|(_, _, index)| *index == 0) {
+        for &vertex in job.topology.chains()[chain].vertices.iter().filter(|vertex| job.sinks.contains_key(vertex)) {
+            let uid = &job.job.vertices[vertex].uid;
+            let held: Vec<Committable> = held(job, uid).into_iter().cloned().collect();
+            if !held.is_empty() {
+                all.entry(task).or_default().push((uid.as_str().into(), held));
+            }
+        }
+    }
+    all
 }
 
 /// The same sinks by task and uid.

@@ -31,7 +31,7 @@ pub(super) enum Step {
     Commit(Arc<PreparedJob>),
     /// Reads the checkpoint, and has sinks remove what is left of earlier executions.
     Restore { job: Arc<PreparedJob>, templates: Vec<(String, Segment)> },
-    /// Has sinks take back and commit, and builds the tasks.
+    /// Has sinks take back, and builds the tasks.
     Build { job: Arc<PreparedJob>, loaded: Box<LoadedState>, sinks: Sinks },
     /// Takes down what is needed no more: giving memory back takes time, and closing a file may wait for a mount.
     Discard(Box<dyn Any + Send>),
@@ -86,7 +86,8 @@ impl Step {
             }
             Step::Commit(job) => {
                 let mut sinks = sinks::recover(&job, voice)?;
-                sinks::settle(&job, &mut sinks, voice)?;
+                sinks::take_back(&job, &mut sinks, voice)?;
+                sinks::commit(&job, &mut sinks)?;
                 StepResult::Committed(job)
             }
             Step::Restore { job, templates } => {
@@ -95,7 +96,7 @@ impl Step {
                 StepResult::Restored { job, loaded, sinks }
             }
             Step::Build { job, loaded, mut sinks } => {
-                sinks::settle(&job, &mut sinks, voice)?;
+                sinks::take_back(&job, &mut sinks, voice)?;
                 StepResult::Built(Box::new(build(&job, context, voice, *loaded, sinks)?))
             }
             Step::Discard(what) => {

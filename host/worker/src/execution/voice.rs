@@ -14,6 +14,7 @@ use crate::{OnLost, Reports};
 struct Said {
     tasks: Vec<TaskId>,
     started: bool,
+    restored: BTreeSet<TaskId>,
     finished: BTreeSet<TaskId>,
     committed: BTreeMap<TaskId, CheckpointId>,
     last_checkpoint: CheckpointId,
@@ -38,6 +39,7 @@ impl Voice {
         let said = Said {
             tasks,
             started: false,
+            restored: BTreeSet::new(),
             finished: BTreeSet::new(),
             committed: BTreeMap::new(),
             last_checkpoint: CheckpointId(0),
@@ -86,6 +88,11 @@ impl Voice {
         said.last_checkpoint = said.last_checkpoint.max(checkpoint);
     }
 
+    pub(crate) fn restored(&self, task: TaskId) {
+        self.said.lock().restored.insert(task);
+        self.say(|execution| Report::TaskRestored { execution, task });
+    }
+
     pub(crate) fn finished(&self, task: TaskId) {
         self.said.lock().finished.insert(task);
         self.say(|execution| Report::Finished { execution, task });
@@ -123,6 +130,7 @@ impl Voice {
             execution: self.execution.clone(),
             tasks: said.tasks.clone(),
             started: said.started,
+            restored: said.restored.iter().copied().collect(),
             finished: said.finished.iter().copied().collect(),
             committed: said.committed.iter().map(|(task, checkpoint)| (*task, *checkpoint)).collect(),
             last_checkpoint: said.last_checkpoint,

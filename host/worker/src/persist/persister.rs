@@ -88,7 +88,8 @@ impl Persister {
     pub fn new(storage: JobStorage, attempt: Attempt, retry_delay: Duration, tasks: BTreeMap<TaskId, TaskStart>) -> Persister {
         let tasks = tasks.into_iter().map(|(task, start)| {
             let stored = start.instances.into_iter().collect();
-            (task, Known { stored, origins: start.origins, ..Known::default() })
+            let held = start.held.into_iter().map(|(uid, held)| (uid, Held::of(held))).collect();
+            (task, Known { stored, held, origins: start.origins, ..Known::default() })
         });
         Persister { place: Place { storage, attempt, retry_delay }, tasks: tasks.collect(), image: EncodedImage::default() }
     }

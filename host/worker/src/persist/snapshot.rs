@@ -20,6 +20,8 @@ pub struct InstanceKey {
 pub struct TaskStart {
     /// What the checkpoint that was restored holds of its instances.
     pub instances: Vec<(InstanceKey, StoredInstance)>,
+    /// What that checkpoint holds that its sinks have yet to commit, by uid: later ones hold it too until they have.
+    pub held: Vec<(OperatorUid, Vec<Committable>)>,
     /// Where rows come from that are on their way to it.
     pub origins: Origins,
 }
@@ -84,6 +86,11 @@ pub(super) struct Held {
 }
 
 impl Held {
+    pub(super) fn of(committables: Vec<Committable>) -> Held {
+        let committables = committables.into_iter().map(|held| (CheckpointId(held.checkpoint), held.value));
+        Held { committables: committables.collect() }
+    }
+
     pub(super) fn add(&mut self, checkpoint: CheckpointId, value: Value) {
         self.committables.push((checkpoint, value));
     }

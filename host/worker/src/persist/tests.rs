@@ -64,7 +64,7 @@ impl Bench {
         let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
         let template = template(&sandbox.take_in(&wat::parse_str(include_str!("../tests/count.wat")).unwrap()).unwrap());
         let origins = Origins { channels: vec![origin(0), origin(1)], restored: vec![origin(7)] };
-        let tasks = BTreeMap::from([(TASK, TaskStart { instances: Vec::new(), origins })]);
+        let tasks = BTreeMap::from([(TASK, TaskStart { instances: Vec::new(), held: Vec::new(), origins })]);
         let persister = Persister::new(storage.clone(), attempt, RETRY_DELAY, tasks);
         let instance = Instance::new(&template).unwrap();
         Bench { store, storage, template, instance, persister }

@@ -150,11 +150,6 @@ impl Executor for Hand {
     fn seat(&self, _: &Place) -> Box<dyn Seat> {
         Box::new(NoSeat)
     }
-
-    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), String> {
-        (0..count).for_each(work);
-        Ok(())
-    }
 }
 
 impl Hand {

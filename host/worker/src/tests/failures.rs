@@ -148,7 +148,7 @@ fn s41_a_job_that_another_process_has_taken_over_ends_and_takes_nothing_back() {
     world.assert_exact();
 }
 
-fn wait<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 

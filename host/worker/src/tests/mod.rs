@@ -7,6 +7,7 @@ mod ends;
 mod failures;
 mod panics;
 mod refusals;
+mod restores;
 mod sinks;
 pub(crate) mod store;
 mod unaligned;

@@ -32,20 +32,34 @@ pub(crate) type Store = ScriptedStore<Faults>;
 
 /// What fails now.
 #[derive(Debug)]
-pub(crate) struct Faults(Mutex<Fault>);
+pub(crate) struct Faults {
+    fault: Mutex<Fault>,
+    /// Reads of these are not answered: name of a file, and where in it they begin.
+    held: Mutex<Vec<(String, u64)>>,
+}
 
 pub(crate) fn store() -> Store {
-    ScriptedStore::new(Arc::new(InMemory::new()), Faults(Mutex::new(Fault::None)))
+    ScriptedStore::new(Arc::new(InMemory::new()), Faults { fault: Mutex::new(Fault::None), held: Mutex::default() })
 }
 
 impl Faults {
     pub(crate) fn set(&self, fault: Fault) {
-        *self.0.lock() = fault;
+        *self.fault.lock() = fault;
+    }
+
+    /// Reads that begin in these places, by name of the file, are not answered until this is said again without them.
+    pub(crate) fn hold_reads(&self, places: Vec<(String, u64)>) {
+        *self.held.lock() = places;
+    }
+
+    fn is_held(&self, request: Request<'_>) -> bool {
+        let name = request.path.and_then(|path| path.filename());
+        self.held.lock().iter().any(|(held, start)| Some(held.as_str()) == name && Some(*start) == request.start)
     }
 
     async fn hang(&self, request: Request<'_>) {
         let hangs = |fault| matches!(fault, Fault::Hang(folder) if request.is_within(folder));
-        while hangs(*self.0.lock()) {
+        while hangs(*self.fault.lock()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -61,7 +75,10 @@ impl Script for Faults {
         if writes {
             self.hang(request).await;
         }
-        let fault = *self.0.lock();
+        while request.kind == RequestKind::Read && self.is_held(request) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let fault = *self.fault.lock();
         match fault {
             Fault::Panic(folder) if request.is_within(folder) => {
                 self.set(Fault::None);

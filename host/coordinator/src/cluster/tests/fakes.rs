@@ -235,6 +235,7 @@ impl FakeWorker {
             execution: execution.clone(),
             tasks: part.tasks.clone(),
             started: part.started,
+            restored: if part.started { part.tasks.clone() } else { Vec::new() },
             finished: Vec::new(),
             committed: part.committed.iter().map(|(task, checkpoint)| (*task, *checkpoint)).collect(),
             last_checkpoint: part.last_checkpoint,
@@ -405,7 +406,7 @@ impl Hand {
             Command::Start { .. } => {
                 part.started = true;
                 *starts += 1;
-                Vec::new()
+                part.tasks.iter().map(|&task| Report::TaskRestored { execution: execution.clone(), task }).collect()
             }
             Command::Trigger { checkpoint, stop, .. } => {
                 part.last_checkpoint = checkpoint;

@@ -19,6 +19,7 @@ fn about(execution: &Execution, task: TaskId, checkpoint: CheckpointId) -> Vec<R
         acknowledged(&execution, task, checkpoint),
         Report::PersistFailed { execution: execution.clone(), task, checkpoint, reason: reason.clone() },
         Report::Declined { execution: execution.clone(), task, checkpoint, subsumed_by: None, reason },
+        Report::TaskRestored { execution: execution.clone(), task },
         Report::Finished { execution: execution.clone(), task },
         Report::Committed { execution, task, checkpoint },
     ]
@@ -56,7 +57,7 @@ fn s133_a_worker_is_heard_for_its_own_tasks_only() {
     // And of its own, with numbers that cannot be.
     let own = b.part_of("j").1[0];
     for report in about(&execution, own, CheckpointId(u64::MAX / 1_000)) {
-        if !matches!(report, Report::Finished { .. }) {
+        if !matches!(report, Report::Finished { .. } | Report::TaskRestored { .. }) {
             b.report(&cluster, report);
             by_b += 1;
         }
