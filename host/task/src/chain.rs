@@ -423,6 +423,11 @@ impl Chain {
         Ok(())
     }
 
+    /// Sends what found no room, beyond the channels' bounds: an end, which counts as the marker, has to come where nobody reads for now.
+    pub(crate) fn flush_beyond_bound(&mut self) {
+        self.routers.iter_mut().for_each(Router::flush_beyond_bound);
+    }
+
     /// Says out of the task that a barrier, which was sent, does not wait for the rows before it.
     pub(crate) fn announce(&mut self, barrier: Barrier) {
         self.routers.iter_mut().for_each(|router| router.announce(barrier));

@@ -148,6 +148,11 @@ impl Router {
         }
     }
 
+    /// Sends all that found no room, beyond the channels' bounds.
+    pub(crate) fn flush_beyond_bound(&mut self) {
+        self.senders.iter_mut().for_each(Sender::flush_beyond_bound);
+    }
+
     /// Says to every subtask that this barrier, which was sent, does not wait for the rows before it.
     pub fn announce(&mut self, barrier: Barrier) {
         self.senders.iter_mut().for_each(|sender| sender.announce(barrier));

@@ -333,8 +333,11 @@ impl Task {
         let started = self.clock.now();
         let checkpoint = barrier.checkpoint;
         self.snapshots.complete_earlier(checkpoint, &mut self.chain, &mut *self.outlet)?;
-        if !self.run.finished {
-            // Nothing follows the end of a channel; there it counts as the marker.
+        if self.run.finished {
+            // Nothing follows the end of a channel; there it counts as the marker, and goes beyond the channels' bounds as one does: a
+            // receiver that a stop has halted makes no room for it.
+            self.chain.flush_beyond_bound();
+        } else {
             self.chain.send_barrier(barrier)?;
         }
         let prepare = self.chain.begin_snapshot(checkpoint)?;

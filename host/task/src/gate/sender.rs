@@ -39,6 +39,11 @@ impl Sender {
         self.drain(true);
     }
 
+    /// Sends all that waits in the overflow beyond the channel's bound.
+    pub(crate) fn flush_beyond_bound(&mut self) {
+        self.drain(true);
+    }
+
     /// Says that a barrier, which was sent, does not wait for the rows before it. A receiver in this process has the marker in
     /// its queue and needs no more; a gate whose receiver writes to another process hands it on, see [`super::Gate::take_announcements`].
     pub fn announce(&mut self, barrier: Barrier) {

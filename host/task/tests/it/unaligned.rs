@@ -196,6 +196,23 @@ fn a_marker_that_was_sent_in_time_is_announced_when_the_checkpoint_goes_on_unali
     assert_eq!(drain(&mut behind.gate), [], "the marker is sent once");
 }
 
+#[test]
+fn s88_an_end_that_found_no_room_comes_past_the_bound_at_a_barrier_since_it_counts_as_the_marker() {
+    let (log, operators) = (Log::default(), loud());
+    let mut place = Place::new();
+    let mut input = place.channel(&Default::default(), 0);
+    let (mut task, mut behind) = before_a_full_channel(&log, place, &operators);
+    // What the last watermark brings takes the room; what the end brings, and the end, find none.
+    input.send(Frame::End);
+    task.go();
+    assert!(log.has(0, &Said::Finished));
+    // Nobody reads meanwhile: a stop that has overtaken rows has halted the receiver.
+    task.handle.tell(Control::Trigger(unaligned(1)));
+    task.go();
+    assert_eq!(in_flight(&log, 1), (Vec::new(), true));
+    assert_eq!(drain(&mut behind.gate).last(), Some(&Frame::End));
+}
+
 /// `count` rows.
 fn many(count: i64) -> Vec<Row> {
     (0..count).map(|n| row(n, "", &n.to_string())).collect()
