@@ -63,6 +63,16 @@ impl Disk {
         let _ = self.store.delete(&location).now_or_never();
     }
 
+    /// Bytes of a task's file are others than were stored: the file is there, and as long as it was. A byte in each `stride`.
+    pub(crate) fn rot(&self, file: &str, stride: usize) {
+        let location = Path::from(format!("sim/files/{file}"));
+        let Some(Ok(found)) = self.store.get(&location).now_or_never() else { return };
+        let Some(Ok(bytes)) = found.bytes().now_or_never() else { return };
+        let mut bytes = bytes.to_vec();
+        bytes.iter_mut().step_by(stride).for_each(|byte| *byte ^= 0x55);
+        let _ = self.store.put(&location, bytes.into()).now_or_never();
+    }
+
     /// Whether any read has found nothing where something is.
     pub(crate) fn was_damaged(&self) -> bool {
         self.state.lock().was_damaged

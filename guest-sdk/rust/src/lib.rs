@@ -86,7 +86,7 @@ pub use hash::{FastHasher, HashMap, HashSet};
 pub use host::{Level, log, metrics, now, random};
 pub use key_map::KeyMap;
 pub use operator::{Operator, TypedOperator, TypedOutputs, TypedRow};
-pub use outputs::{CALL_BYTES_MAX, KEY_BYTES_MAX, Outputs, Port, VALUE_BYTES_MAX};
+pub use outputs::{CALL_BYTES_MAX, HEADERS_BYTES_MAX, KEY_BYTES_MAX, Outputs, Port, VALUE_BYTES_MAX};
 pub use portable::{Portable, StateRows, StateWriter};
 pub use rows::{Batch, BatchRef, Blobs, BlobsRef, Context, Extras, KEY_ABSENT, NewRow, Rejection, Row, Timestamp, VALUE_ABSENT};
 /// For `#[derive(JsonSchema)]` in a crate that has no schemars of its own: `#[schemars(crate = "weir_sdk::schemars")]`.

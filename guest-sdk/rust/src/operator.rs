@@ -107,11 +107,11 @@ fn reject_or_fail(row: Row<'_>, result: Result<(), Error>, refused: Option<Refus
 /// A row whose value has been read as JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct TypedRow<'a, T> {
-    /// Which input it came from: 0 for the first in the job file.
+    /// Which input it came from, in the order of the description.
     pub input: u32,
     /// Event time.
     pub timestamp: Timestamp,
-    /// Key; zero bytes mean the row has no key.
+    /// Key; no bytes where it has none.
     pub key: &'a [u8],
     /// The value.
     pub value: T,

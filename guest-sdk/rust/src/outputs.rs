@@ -22,6 +22,9 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// The longest value that the host takes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
+/// The longest headers of a row that the host takes: names and values, and 8 bytes for each pair.
+pub const HEADERS_BYTES_MAX: usize = 64 << 10;
+
 /// The most that the host takes within one call: keys and values, and [`ROW_BYTES`] for each row.
 pub const CALL_BYTES_MAX: usize = 64 << 20;
 
@@ -301,6 +304,7 @@ impl Outputs {
 pub(crate) enum Refused {
     Key(usize),
     Value(usize),
+    Headers(usize),
     Call,
 }
 
@@ -312,6 +316,9 @@ impl std::fmt::Display for Refused {
             }
             Refused::Value(bytes) => {
                 write!(f, "the value of what is sent on has {bytes} bytes; at most {VALUE_BYTES_MAX} are possible")
+            }
+            Refused::Headers(bytes) => {
+                write!(f, "the headers of what is sent on have {bytes} bytes; at most {HEADERS_BYTES_MAX} are possible")
             }
             Refused::Call => write!(f, "more than {CALL_BYTES_MAX} bytes were sent on within one call"),
         }
@@ -469,6 +476,10 @@ impl Port<'_> {
         let headers: usize = row.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
         let (key, value) = (row.key.map_or(0, <[u8]>::len), row.value.map_or(0, <[u8]>::len));
         let call_bytes = self.outputs.call_bytes + key + value + headers + ROW_BYTES;
+        if headers > HEADERS_BYTES_MAX {
+            self.refuse(Refused::Headers(headers));
+            return;
+        }
         if key > KEY_BYTES_MAX || value > VALUE_BYTES_MAX || call_bytes > CALL_BYTES_MAX {
             self.refuse(refusal(key, value));
             return;

@@ -392,6 +392,18 @@ impl<'a> Row<'a> {
         self.value
     }
 
+    /// Its value, for an operator that can do nothing without one.
+    ///
+    /// # Errors
+    /// A rejection, if it has none.
+    #[inline]
+    pub fn present_value(&self) -> Result<&'a [u8], crate::Error> {
+        if self.is_tombstone() {
+            return Err(crate::Error::reject("the row has no value (it is a tombstone)"));
+        }
+        Ok(self.value)
+    }
+
     /// Whether it has a key, of however many bytes.
     #[inline]
     pub fn has_key(&self) -> bool {
@@ -445,7 +457,7 @@ impl<'a> Row<'a> {
     /// # Errors
     /// A rejection that says what is wrong where.
     pub fn json<T: serde::Deserialize<'a>>(&self) -> Result<T, crate::Error> {
-        serde_json::from_slice(self.value())
+        serde_json::from_slice(self.present_value()?)
             .map_err(|error| crate::Error::reject(format_args!("value is not as expected: {error}")))
     }
 

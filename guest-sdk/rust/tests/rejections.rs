@@ -3,7 +3,7 @@
 
 use weir_sdk::prelude::*;
 use weir_sdk::testing::Harness;
-use weir_sdk::{CALL_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use weir_sdk::{CALL_BYTES_MAX, HEADERS_BYTES_MAX, KEY_BYTES_MAX, NewRow, VALUE_BYTES_MAX};
 
 /// Does what the value of a row says.
 #[derive(Default)]
@@ -24,6 +24,11 @@ impl Operator for Wild {
         match what {
             "key" => out.emit(row.timestamp(), &vec![b'k'; number], b"v"),
             "value" => out.to(1).emit(row.timestamp(), row.key(), &vec![b'v'; number]),
+            "headers" => {
+                let header = vec![b'h'; number - 8];
+                let row = NewRow { timestamp: row.timestamp(), key: Some(b"k"), value: Some(b"v"), headers: &[("", &header)] };
+                out.to(0).emit_row(row);
+            }
             "json" => out.emit_json(row.timestamp(), row.key(), &"v".repeat(number))?,
             "reject" => out.reject(number as u32, "said so"),
             "long" => return Err(row.reject("ü".repeat(number))),
@@ -105,4 +110,14 @@ fn a_reason_is_cut_to_what_is_kept_of_it() {
     let mut wild = Harness::<Wild>::new("{}");
     wild.row(1, "k", "long 1000000");
     assert_eq!(reasons(&mut wild), ["ü".repeat(512)]);
+}
+
+#[test]
+fn headers_that_the_host_would_refuse_reject_the_row_that_made_them() {
+    let mut wild = Harness::<Wild>::new("{}");
+    wild.row(1, "k", format!("headers {HEADERS_BYTES_MAX}")).row(1, "k", format!("headers {}", HEADERS_BYTES_MAX + 1));
+    let reason =
+        format!("the headers of what is sent on have {} bytes; at most {HEADERS_BYTES_MAX} are possible", HEADERS_BYTES_MAX + 1);
+    assert_eq!(reasons(&mut wild), [reason]);
+    assert_eq!(wild.take(0).len(), 1);
 }

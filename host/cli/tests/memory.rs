@@ -71,5 +71,9 @@ fn s131_a_cache_whose_key_is_a_link_is_named_and_not_used() {
     assert_eq!(std::fs::read_dir(&compiled).expect("the folder").count(), 1, "nothing is kept");
     std::fs::remove_file(compiled.join("key")).expect("the link");
     assert_eq!(run(world.command(&few).arg("--fresh")).code, Some(0));
-    assert_eq!(std::fs::read_dir(&compiled).expect("the folder").count(), 3, "a key, and the component in both forms");
+    assert_eq!(
+        std::fs::read_dir(&compiled).expect("the folder").count(),
+        4,
+        "a key, what the component says of itself, and both its forms"
+    );
 }

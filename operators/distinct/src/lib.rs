@@ -72,7 +72,7 @@ impl Operator for Distinct {
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let size = self.size()?;
         let path = &self.config.field;
-        let raw = path.find(row.value()).or_reject("reading the value")?.filter(|raw| !raw.is_null());
+        let raw = path.find(row.present_value()?).or_reject("reading the value")?.filter(|raw| !raw.is_null());
         let raw = raw.ok_or_else(|| row.reject(format_args!("field `{path}` is missing")))?;
         let value = raw.text().map_err(|reason| row.reject(format_args!("field `{path}` {reason}")))?;
         let start = row.timestamp().checked_sub(row.timestamp().rem_euclid(size));

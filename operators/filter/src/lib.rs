@@ -65,14 +65,15 @@ impl Operator for Filter {
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
         let Config { all, any, dropped } = &self.config;
+        let value = row.present_value()?;
         let mut passes = true;
         for condition in all {
-            passes = passes && condition.holds(row.value()).or_reject("reading the value")?;
+            passes = passes && condition.holds(value).or_reject("reading the value")?;
         }
         if passes && !any.is_empty() {
             passes = false;
             for condition in any {
-                passes = passes || condition.holds(row.value()).or_reject("reading the value")?;
+                passes = passes || condition.holds(value).or_reject("reading the value")?;
             }
         }
         if passes {
@@ -172,5 +173,14 @@ mod tests {
         assert!(error(r#"{"any":[{"field":"a","lt":true}]}"#).starts_with("config.any.0: lt compares numbers or texts"));
         assert!(error(r#"{"all":[{"field":"a","contain":"x"}]}"#).contains("did you mean `contains`?"));
         assert!(error(r#"{"all":[{"eq":1}]}"#).starts_with("config.all.0: key `field` is missing"));
+    }
+
+    #[test]
+    fn s114_a_row_without_a_value_is_rejected_as_what_it_is() {
+        let mut filter = Harness::<Filter>::new(r#"{"all":[{"field":"a","eq":1}]}"#);
+        let mut rows = weir_sdk::Batch::default();
+        rows.push_row(weir_sdk::NewRow { timestamp: 1, key: Some(b"k"), value: None, headers: &[] });
+        filter.try_batch(0, &rows).expect("it goes on");
+        assert_eq!(filter.take_rejections()[0].reason, "the row has no value (it is a tombstone)");
     }
 }

@@ -73,7 +73,7 @@ impl Operator for Ledger {
     }
 
     fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let amount = self.config.amount(row.value())?;
+        let amount = self.config.amount(row.present_value()?)?;
         let account = self.accounts.try_or_default(row.key())?;
         account.last = if account.count == 0 { row.timestamp() } else { account.last.max(row.timestamp()) };
         account.count += 1;

@@ -71,7 +71,7 @@ impl Operator for Parse {
 
 impl Parse {
     fn json(&self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let line = row.value().trim_ascii();
+        let line = row.present_value()?.trim_ascii();
         if let Err(error) = std::str::from_utf8(line) {
             return Err(row.reject(format_args!("not JSON: not UTF-8 at byte {}", error.valid_up_to())));
         }
@@ -112,7 +112,7 @@ impl Parse {
     }
 
     fn clf(&self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
-        let text = row.value().trim_ascii();
+        let text = row.present_value()?.trim_ascii();
         let line = clf::Line::parse(text, self.config.format)
             .map_err(|problem| row.reject(format_args!("not a log line: {problem}")))?;
         let get = |path: &Path| clf::Field::of(path).and_then(|field| line.text(field));

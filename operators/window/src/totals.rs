@@ -75,7 +75,7 @@ impl Totals for Numbers {
 
     fn part(plan: &Plan, row: &Row<'_>, rounded: &mut u64) -> Result<Decimal, Error> {
         let Some(path) = &plan.field else { return Ok(Decimal::ZERO) };
-        let text = number_at(path, row.value())?;
+        let text = number_at(path, row.present_value()?)?;
         let decimal = if plan.numbers == NumberKind::Exact {
             Decimal::parse(text)
         } else {
@@ -135,7 +135,7 @@ impl Totals for Floats {
 
     fn part(plan: &Plan, row: &Row<'_>, _: &mut u64) -> Result<f64, Error> {
         let Some(path) = &plan.field else { return Ok(0.0) };
-        let text = number_at(path, row.value())?;
+        let text = number_at(path, row.present_value()?)?;
         match text.parse::<f64>() {
             Ok(number) if number.abs() <= FLOAT_MAX => Ok(number),
             Ok(_) => Err(refuse_number(path, text, "beyond 1e288")),

@@ -6,6 +6,9 @@ use crate::scenario::Fault;
 /// A connection over which nothing is heard for this long is lost.
 const SILENCE_US: u64 = 2_000_000;
 
+/// One byte of so many has changed: more than the fixed part of what is read before tasks run, less than an image.
+const ROT_STRIDE: usize = 509;
+
 impl World {
     /// With some luck, a process dies right now. Says whether the one that asks did.
     pub(crate) fn step_fault(&mut self, fault: Fault, worker: usize) -> bool {
@@ -59,7 +62,8 @@ impl World {
         }
     }
 
-    /// A file of the newest checkpoint is lost where there is an older one, and everything ends before another is complete.
+    /// A file of the newest checkpoint is lost, or bytes of it change, where there is an older one; and everything ends before another is complete. What
+    /// is lost is missed before anything is restored, what has changed when it is read: of images, while tasks run.
     fn damage_newest(&mut self) {
         if self.scenario.retained < 2 || self.whole.len() < 2 {
             return;
@@ -71,7 +75,10 @@ impl World {
             return;
         }
         let at = self.random.below(newest.len() as u64) as usize;
-        self.disk.lose(&newest[at]);
+        match self.now_us % 3 {
+            0 => self.disk.lose(&newest[at]),
+            _ => newest.iter().for_each(|file| self.disk.rot(file, ROT_STRIDE)),
+        }
         self.seen.damaged += 1;
         self.crash_coordinator();
         (0..self.workers.len()).for_each(|worker| self.crash_worker(worker));
