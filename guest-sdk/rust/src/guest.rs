@@ -67,6 +67,7 @@ fn with<T: Operator, R>(
     slot: &'static LocalKey<Slot<T>>,
     f: impl FnOnce(&mut Instance<T>) -> Result<R, String>,
 ) -> Result<R, String> {
+    scratch::begin_call();
     let result = slot.with_borrow_mut(|instance| match instance {
         Some(instance) => f(instance),
         None => Err("called before open".to_owned()),

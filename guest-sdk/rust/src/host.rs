@@ -89,7 +89,7 @@ mod imp {
     }
 
     pub(super) fn random() -> u64 {
-        let bytes = crate::scratch::Lent::new(ambient::random(size_of::<u64>() as u32));
+        let bytes = ambient::random(size_of::<u64>() as u32);
         bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 }

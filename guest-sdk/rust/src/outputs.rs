@@ -25,14 +25,14 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// The longest headers of a row that the host takes: names and values, and 8 bytes for each pair.
 pub const HEADERS_BYTES_MAX: usize = 64 << 10;
 
-/// The most that the host takes within one call: keys and values, and [`ROW_BYTES`] for each row.
+/// The most that the host takes within one call: keys, values and headers, and [`ROW_BYTES`] for each row.
 pub const CALL_BYTES_MAX: usize = 64 << 20;
 
 /// Outputs an operator may have.
 const PORTS_MAX: u32 = 16;
 
-/// What a row costs beside its key and value.
-const ROW_BYTES: usize = 16;
+/// What a row costs beside its key, value and headers, at most.
+const ROW_BYTES: usize = 24;
 
 /// Bytes of a reason that the host keeps.
 const REASON_BYTES_MAX: usize = 1 << 10;
@@ -230,6 +230,12 @@ impl Outputs {
         }
     }
 
+    /// Rows go on by their numbers in the batch of this call, so those of another batch would be others.
+    #[inline]
+    fn expect_of_call(&self, row: Row<'_>) {
+        assert!(row.index() < self.call_rows, "what is sent on as it is has to be a row of this call; send others with `emit`");
+    }
+
     #[cold]
     fn add_ports(&mut self, port: u32) {
         assert!(port < PORTS_MAX, "output {port}: an operator has at most {PORTS_MAX} outputs");
@@ -371,6 +377,7 @@ impl Port<'_> {
     /// deduplication. A row may be sent more than once.
     #[inline]
     pub fn forward(&mut self, row: Row<'_>) {
+        self.outputs.expect_of_call(row);
         let call_bytes = self.outputs.call_bytes + row.known_bytes() + ROW_BYTES;
         if call_bytes > CALL_BYTES_MAX {
             self.refuse(Refused::Call);
@@ -387,12 +394,17 @@ impl Port<'_> {
     /// The same for many rows of this call, by number.
     ///
     /// # Errors
-    /// A failure, if one of them is no row of this call.
+    /// A failure, if one of them is no row of this call, or they are too many for one call.
     pub fn forward_rows(&mut self, rows: &[u32]) -> Result<(), Error> {
         if let Some(row) = rows.iter().find(|row| **row >= self.outputs.call_rows) {
             let given = self.outputs.call_rows;
             return Err(Error::fail(format_args!("row {row} is to be forwarded, in a call with {given} rows")));
         }
+        let call_bytes = self.outputs.call_bytes + rows.len() * ROW_BYTES;
+        if call_bytes > CALL_BYTES_MAX {
+            return Err(Error::fail(Refused::Call));
+        }
+        self.outputs.call_bytes = call_bytes;
         for rows in rows.chunks(FLUSH_ROWS) {
             self.outputs.gathered(self.port, Kind::Forward).rows.extend_from_slice(rows);
             if self.outputs.ports[self.port as usize].is_full() {
@@ -430,7 +442,7 @@ impl Port<'_> {
         let bytes = &mut self.outputs.gathered(self.port, Kind::Values).batch.values.bytes;
         let start = bytes.len();
         write(bytes);
-        let length = bytes.len() - start;
+        let length = appended(start, bytes.len());
         self.close_value(row, start, length)?;
         self.flush_if_full();
         Ok(())
@@ -456,7 +468,8 @@ impl Port<'_> {
     #[inline]
     fn close_value(&mut self, row: Row<'_>, start: usize, length: usize) -> Result<(), Refused> {
         let outputs = &mut *self.outputs;
-        let call_bytes = outputs.call_bytes + row.known_bytes() + length + ROW_BYTES;
+        outputs.expect_of_call(row);
+        let call_bytes = outputs.call_bytes + row.known_bytes_but_value() + length + ROW_BYTES;
         let gathered = &mut outputs.ports[self.port as usize];
         if length > VALUE_BYTES_MAX || call_bytes > CALL_BYTES_MAX {
             gathered.batch.values.bytes.truncate(start);
@@ -577,7 +590,7 @@ impl Port<'_> {
         let bytes = &mut self.outputs.gathered(self.port, Kind::Rows).batch.values.bytes;
         let start = bytes.len();
         write(bytes);
-        let length = bytes.len() - start;
+        let length = appended(start, bytes.len());
         self.close(timestamp, key, start, length)
     }
 
@@ -613,6 +626,16 @@ impl Port<'_> {
     fn refuse(&mut self, refused: Refused) {
         self.outputs.refused = self.outputs.refused.or(Some(refused));
     }
+}
+
+/// What was written behind `start`.
+#[inline]
+fn appended(start: usize, end: usize) -> usize {
+    assert!(
+        end >= start,
+        "what writes a value appends to the bytes it is given, which hold other values, and takes nothing away"
+    );
+    end - start
 }
 
 #[cold]

@@ -446,10 +446,17 @@ impl<'a> Row<'a> {
         format!("row{}{}", key.unwrap_or_default(), time.unwrap_or_default())
     }
 
+    /// What its key and headers take of what a call may send, as far as they are known here.
+    #[inline]
+    pub(crate) fn known_bytes_but_value(&self) -> usize {
+        let headers = self.rows.headers;
+        self.key.len() + if headers.bytes.is_empty() { 0 } else { headers.get(self.index as usize).len() }
+    }
+
     /// What it takes of what a call may send, as far as it is known here.
     #[inline]
     pub(crate) fn known_bytes(&self) -> usize {
-        self.key.len() + self.value.len()
+        self.known_bytes_but_value() + self.value.len()
     }
 
     /// The value, read as JSON.

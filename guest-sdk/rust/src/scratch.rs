@@ -1,7 +1,7 @@
 //! Memory for what lives within one call: the rows that a call gets. Described to the host, which then does not capture its pages.
 //!
-//! Nothing of state can lie here, by construction: it is lent out only after `open`, whose arguments an operator may keep, and what is lent
-//! comes into `Lent`, which operators never see as an owned value. Only on wasm32.
+//! Nothing of state can lie here, by construction: it is lent out only for the arguments of calls after `open`, whose own an operator may
+//! keep, and these come into `Lent`, which operators never see as an owned value. Only on wasm32.
 #![allow(unsafe_code, reason = "the allocation function of the canonical ABI, and memory that it lends")]
 
 use std::alloc::{Layout, alloc, handle_alloc_error, realloc};
@@ -33,7 +33,13 @@ pub(crate) fn place() -> (u32, u32) {
     (ARENA.0.get().addr() as u32, ARENA_BYTES as u32)
 }
 
-/// After a call: what was lent during it is free again.
+/// A call has its arguments: what the host puts here from now on, for an import, is of the heap, since anybody may keep it.
+#[inline]
+pub(crate) fn begin_call() {
+    LENT.set(None);
+}
+
+/// After a call: what was lent for it is free again.
 #[inline]
 pub(crate) fn end_call() {
     LENT.set(Some(0));

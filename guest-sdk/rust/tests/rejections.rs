@@ -121,3 +121,26 @@ fn headers_that_the_host_would_refuse_reject_the_row_that_made_them() {
     assert_eq!(reasons(&mut wild), [reason]);
     assert_eq!(wild.take(0).len(), 1);
 }
+
+/// Makes a hundred small values of each row.
+struct Split;
+
+impl Operator for Split {
+    type Config = NoConfig;
+
+    fn open(_: NoConfig, _: &Context) -> Result<Split, Error> {
+        Ok(Split)
+    }
+
+    fn process(&mut self, row: Row<'_>, out: &mut Outputs) -> Result<(), Error> {
+        (0..100).for_each(|_| out.emit_value(row, b"part"));
+        Ok(())
+    }
+}
+
+#[test]
+fn new_values_count_as_what_they_are_and_not_as_what_they_replace() {
+    let mut split = Harness::<Split>::new("{}");
+    split.row(1, "k", vec![b'v'; 1 << 20]);
+    assert_eq!((split.take(0).len(), split.take_rejections().len()), (100, 0));
+}

@@ -175,7 +175,7 @@ impl Guest {
     }
 
     /// # Errors
-    /// If a key is absent, or of another key group than the instance's.
+    /// If a key is of another key group than the instance's. One that is absent is of that of no bytes.
     pub(crate) fn check_keys<'k>(
         &self,
         port: u32,
@@ -183,12 +183,11 @@ impl Guest {
         function: &str,
     ) -> wasmtime::Result<()> {
         let Some(KeyShare { group, key_groups, .. }) = self.share else { return Ok(()) };
-        let mut wrong = keys.enumerate().filter(|(_, key)| key.is_none_or(|key| key_group_of(key, key_groups) != group));
-        let Some((row, key)) = wrong.next() else { return Ok(()) };
+        let mut wrong = keys.enumerate().filter(|(_, key)| key_group_of(key.unwrap_or_default(), key_groups) != group);
+        let Some((row, _)) = wrong.next() else { return Ok(()) };
         let name = self.description.outputs.get(port as usize).map_or("", |output| &output.name);
-        let what = if key.is_some() { "is not of this instance's key group" } else { "is absent" };
         Err(Refusal::contract(format!(
-            "{function}: the key of row {row} {what}, but output `{name}` is described as keeps-key; emit with a key that this instance \
+            "{function}: the key of row {row} is not of this instance's key group, but output `{name}` is described as keeps-key; emit with a key that this instance \
              was given, or describe the output without keeps-key"
         )))
     }

@@ -6,6 +6,7 @@
 
 use wasmtime::component::{Linker, WasmList};
 use wasmtime::{AsContext, StoreContextMut};
+use weir_model::limits::FRAME_ROWS_MAX;
 use weir_model::{Batch, BatchRef, BlobsRef, Extras};
 
 use crate::bindings::BatchOut;
@@ -90,7 +91,10 @@ fn gather(
     let result = read_numbers(store, function, rows, &mut numbers)
         .and_then(|()| store.data().check_port(port, function))
         .and_then(|()| take(store, &Selection { port, numbers: &numbers }, &mut emitted));
+    // What one call may name once is worth keeping room for, and no more: nobody accounts for it.
+    numbers.shrink_to(FRAME_ROWS_MAX);
     let guest = store.data_mut();
+    guest.ends.shrink_to(FRAME_ROWS_MAX);
     (guest.numbers, guest.emitted) = (numbers, emitted);
     result
 }
@@ -102,6 +106,13 @@ fn read_numbers(store: &Store<'_>, function: &str, rows: &Bytes, numbers: &mut V
         let len = rows.len();
         return Err(Refusal::contract(format!(
             "{function}: numbers of rows are 4 bytes each; {len} bytes are no whole number of them"
+        )));
+    }
+    // Before they are copied: each of these rows takes so much at least.
+    if all.len().saturating_mul(ROW_BYTES) > store.data().sendable_bytes() {
+        let rows = all.len();
+        return Err(Refusal::limit(format!(
+            "{function}: {rows} rows are more than one call may send; spread them over several calls"
         )));
     }
     numbers.clear();

@@ -304,7 +304,7 @@ fn s113_what_breaks_the_contract_is_a_clear_error_and_no_wrong_row() {
         (Command::RawValues(0, le([0]), [le([1]), vec![7, 1]].concat()), "value of row 0 is absent, and has bytes"),
         (
             Command::Raw(2, [1, has(times | values)], one(b"")),
-            "the key of row 0 is absent, but output `out2` is described as keeps-key",
+            "the key of row 0 is not of this instance's key group, but output `out2` is described as keeps-key",
         ),
         (Command::Raw(2, [1, has(Columns::ROWS)], with_key(b"another")), "key of row 0 is not of this instance's key group"),
         (Command::Forward(2, vec![0, 1]), "output.forward: the key of row 1 is not of this instance's key group"),
