@@ -12,7 +12,7 @@ use crate::ConfigDigests;
 
 /// The format number written to [`Manifest::format`], and the only one that is read. Raised when an older build would misread a newer
 /// manifest. What stands in one is in docs/formats.md.
-pub const MANIFEST_FORMAT: u32 = 3;
+pub const MANIFEST_FORMAT: u32 = 4;
 
 /// A range of a stored file, with the checksum of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use weir_connectors::ConnectorError;
 use weir_plan::Diagnostics;
 use weir_protocol::panics::bug;
 use weir_protocol::{Failure, FailureKind};
-use weir_sandbox::SandboxError;
+use weir_sandbox::{ImageError, SandboxError};
 use weir_storage::{ErrorKind, StorageError};
 use weir_task::TaskError;
 
@@ -76,6 +76,10 @@ impl From<OfOperator<'_>> for Trouble {
         match error {
             SandboxError::Open { reason, .. } => {
                 Trouble(Failure { kind: FailureKind::Configuration, uid: Some(uid.to_owned()), reason })
+            }
+            // Whole, and of another version of this program: nothing older is better, and nobody may take it for damage.
+            SandboxError::Image(ImageError::Version { .. }) => {
+                Trouble::of(FailureKind::Permanent, format!("operator {uid}: {error}"))
             }
             SandboxError::Image(_) => Trouble::damaged(format!("operator {uid}: {error}")),
             error => Trouble::transient(format!("operator {uid}: {error}")),

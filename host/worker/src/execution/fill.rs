@@ -123,7 +123,9 @@ impl Fill {
     /// Reads one instance and hands it over.
     fn fill(&self, number: usize) -> Result<(), Trouble> {
         let Item { uid, images, factory, wake, instance } = &self.wanted[number];
-        let read = images.iter().map(|segment| self.storage.read(segment)).collect::<Result<Vec<_>, _>>()?;
+        // Twice, as where a checkpoint is chosen: damage that heals at once is none, and this checkpoint would be given up for good.
+        let read = |segment| self.storage.read(segment).or_else(|_| self.storage.read(segment));
+        let read = images.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let read: Vec<&[u8]> = read.iter().map(Deref::deref).collect();
         // One without images is as its template: it was never called, or keeps no state.
         let made = if read.is_empty() { factory.instantiate() } else { factory.restore(&read) };
