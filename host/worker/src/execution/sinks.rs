@@ -109,15 +109,17 @@ pub(super) fn commit(job: &PreparedJob, sinks: &mut Sinks) -> Result<(), Trouble
     Ok(())
 }
 
-/// What [`commit`] would commit, by the task that has the first subtask of the sink, and uid.
+/// What [`commit`] would commit, by task and uid: to each subtask what it had itself, so that no later commit of it, which takes the same way, is
+/// before that. Where there are fewer subtasks now, they share what the others had.
 pub(super) fn to_commit(job: &PreparedJob) -> HeldByTask {
     let mut all = HeldByTask::new();
-    for (task, chain, _) in job.subtasks().filter(|(_, _, index)| *index == 0) {
+    for (task, chain, index) in job.subtasks() {
         for &vertex in job.topology.chains()[chain].vertices.iter().filter(|vertex| job.sinks.contains_key(vertex)) {
-            let uid = &job.job.vertices[vertex].uid;
-            let held: Vec<Committable> = held(job, uid).into_iter().cloned().collect();
+            let described = &job.job.vertices[vertex];
+            let falls_here = |old: usize| old as u32 % described.parallelism == index;
+            let held: Vec<Committable> = held_of(job, &described.uid, falls_here).into_iter().cloned().collect();
             if !held.is_empty() {
-                all.entry(task).or_default().push((uid.as_str().into(), held));
+                all.entry(task).or_default().push((described.uid.as_str().into(), held));
             }
         }
     }
@@ -142,8 +144,14 @@ fn key(job: &PreparedJob, task: TaskId, vertex: usize) -> (TaskId, String) {
 
 /// All that the checkpoint holds for a sink, of all its subtasks, oldest first.
 fn held<'a>(job: &'a PreparedJob, uid: &str) -> Vec<&'a Committable> {
-    let subtasks = job.state(uid).into_iter().flat_map(|state| &state.subtasks);
-    let mut held: Vec<_> = subtasks.flat_map(|subtask| &subtask.committables).collect();
+    held_of(job, uid, |_| true)
+}
+
+/// The same of some of the subtasks that there were.
+fn held_of<'a>(job: &'a PreparedJob, uid: &str, is_meant: impl Fn(usize) -> bool) -> Vec<&'a Committable> {
+    let subtasks = job.state(uid).into_iter().flat_map(|state| state.subtasks.iter().enumerate());
+    let meant = subtasks.filter(|(old, _)| is_meant(*old));
+    let mut held: Vec<_> = meant.flat_map(|(_, subtask)| &subtask.committables).collect();
     held.sort_by_key(|committable| committable.checkpoint);
     held
 }
