@@ -8,46 +8,11 @@ use weir_channel::{Frame, Limits};
 use weir_checkpoint::align::Mode;
 use weir_connectors::{ConnectorError, Prepared, Sink};
 use weir_model::{Attempt, Batch, BatchRef, CheckpointId, KeyGroupRange, KeyedBatch, Partitioner, TaskId};
-use weir_sandbox::{CallError, EmittedRows, Rejection, SandboxError};
 use weir_task::*;
 
-use crate::support::{Log, Memory, Operators, Place, operator, sink};
+use crate::support::{Log, Memory, Operators, Passing, Place, operator, sink};
 
 const GROUPS: u16 = 64;
-
-#[derive(Clone)]
-struct Echo;
-
-impl OperatorInstance for Echo {
-    fn process(&mut self, _: u32, rows: BatchRef<'_>, emitted: &mut EmittedRows) -> Result<Vec<Rejection>, CallError> {
-        emitted.rows_to(0).extend(rows);
-        Ok(Vec::new())
-    }
-
-    fn advance(&mut self, _: i64, _: &mut EmittedRows) -> Result<(), CallError> {
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &mut EmittedRows) -> Result<(), CallError> {
-        Ok(())
-    }
-
-    fn capture(&mut self, _: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError> {
-        Ok(None)
-    }
-
-    fn checkpoint_completed(&mut self, _: CheckpointId) {}
-}
-
-impl InstanceFactory for Echo {
-    fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
-        Ok(Box::new(Echo))
-    }
-
-    fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
-        self.instantiate()
-    }
-}
 
 struct Nowhere;
 
@@ -109,7 +74,7 @@ fn measure(rows_per_call: usize, behind: Behind) -> f64 {
     let mut nodes = vec![operator("op", &Operators::prefixing(""), instances, vec![target]), sink("out", &Memory::default())];
     nodes[1].work = NodeWork::Sink(Box::new(Nowhere));
     if let NodeWork::Operator { factory, .. } = &mut nodes[0].work {
-        *factory = Arc::new(Echo);
+        *factory = Arc::new(Passing);
     }
     let (signal, head) = place.head();
     let spec = TaskSpec {

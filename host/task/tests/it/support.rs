@@ -527,3 +527,38 @@ pub(crate) fn rows_in(frames: &[Frame]) -> Vec<Row> {
     };
     frames.iter().flat_map(rows).collect()
 }
+
+/// Passes rows on as they are.
+#[derive(Clone)]
+pub(crate) struct Passing;
+
+impl InstanceFactory for Passing {
+    fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
+        Ok(Box::new(Passing))
+    }
+
+    fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
+        self.instantiate()
+    }
+}
+
+impl OperatorInstance for Passing {
+    fn process(&mut self, _: u32, rows: BatchRef<'_>, emitted: &mut EmittedRows) -> Result<Vec<Rejection>, CallError> {
+        emitted.rows_to(0).extend(rows);
+        Ok(Vec::new())
+    }
+
+    fn advance(&mut self, _: i64, _: &mut EmittedRows) -> Result<(), CallError> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut EmittedRows) -> Result<(), CallError> {
+        Ok(())
+    }
+
+    fn capture(&mut self, _: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError> {
+        Ok(None)
+    }
+
+    fn checkpoint_completed(&mut self, _: CheckpointId) {}
+}

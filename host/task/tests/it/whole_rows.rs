@@ -9,7 +9,6 @@ use weir_model::{
     Batch, BatchRef, CheckpointId, KeyGroupRange, KeyedBatch, Partitioner, RowRef, key_group_of, push_header, subtask_of,
 };
 use weir_plan::Exchange;
-use weir_sandbox::{CallError, EmittedRows, Rejection, SandboxError};
 use weir_task::*;
 
 use crate::support::*;
@@ -60,41 +59,6 @@ fn received(frames: &[Frame]) -> Vec<Whole> {
         }
     }
     rows
-}
-
-/// Passes rows on as they are.
-#[derive(Clone)]
-struct Passing;
-
-impl InstanceFactory for Passing {
-    fn instantiate(&self) -> Result<Box<dyn OperatorInstance>, SandboxError> {
-        Ok(Box::new(Passing))
-    }
-
-    fn restore(&self, _: &[&[u8]]) -> Result<Box<dyn OperatorInstance>, SandboxError> {
-        self.instantiate()
-    }
-}
-
-impl OperatorInstance for Passing {
-    fn process(&mut self, _: u32, rows: BatchRef<'_>, emitted: &mut EmittedRows) -> Result<Vec<Rejection>, CallError> {
-        emitted.rows_to(0).extend(rows);
-        Ok(Vec::new())
-    }
-
-    fn advance(&mut self, _: i64, _: &mut EmittedRows) -> Result<(), CallError> {
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &mut EmittedRows) -> Result<(), CallError> {
-        Ok(())
-    }
-
-    fn capture(&mut self, _: CheckpointId) -> Result<Option<Box<dyn CapturedState>>, SandboxError> {
-        Ok(None)
-    }
-
-    fn checkpoint_completed(&mut self, _: CheckpointId) {}
 }
 
 /// A sink that keeps all that a row says.

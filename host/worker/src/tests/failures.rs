@@ -213,16 +213,7 @@ fn s40_output_of_a_damaged_checkpoint_that_was_committed_is_taken_back() {
     // Enough that the checkpoint half way is still there, however many come after it.
     let job = &JOB.replace("\"5ms\"", "\"5ms\"\nretained = 1000");
     world.output.allow_retract();
-    world.stop_half_way(job);
-    world.source.hold(world.source.given() + 1_000);
-    world
-        .run(job, |notice, stop| {
-            if matches!(notice, Notice::Completed { .. }) && world.source.is_holding() {
-                stop.stop();
-            }
-        })
-        .unwrap();
-    world.source.go_on();
+    world.stop_half_way_and_further_on(job);
     let storage = world.storage();
     // All that was written since half way: the checkpoints after it need it.
     damage_newest(&world, &storage);

@@ -28,16 +28,7 @@ fn s112_damage_in_the_last_image_that_is_read_leads_back_and_output_is_exact() {
     let world = World::new();
     let job = &JOB.replace("\"5ms\"", "\"5ms\"\nretained = 1000");
     world.output.allow_retract();
-    world.stop_half_way(job);
-    world.source.hold(world.source.given() + 1_000);
-    world
-        .run(job, |notice, stop| {
-            if matches!(notice, Notice::Completed { .. }) && world.source.is_holding() {
-                stop.stop();
-            }
-        })
-        .unwrap();
-    world.source.go_on();
+    world.stop_half_way_and_further_on(job);
     // In the order in which lanes read what no row hurries. The newest part, so that older checkpoints are whole.
     let last = images(&world).pop().unwrap().pop().unwrap();
     let path = Path::from(format!("numbers/files/{}", last.file));

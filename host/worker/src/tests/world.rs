@@ -245,6 +245,19 @@ impl World {
         self.source.go_on();
     }
 
+    /// The same, and from there until a checkpoint completes that holds a thousand numbers more.
+    pub(super) fn stop_half_way_and_further_on(&self, job: &str) {
+        self.stop_half_way(job);
+        self.source.hold(self.source.given() + 1_000);
+        self.run(job, |notice, stop| {
+            if matches!(notice, Notice::Completed { .. }) && self.source.is_holding() {
+                stop.stop();
+            }
+        })
+        .unwrap();
+        self.source.go_on();
+    }
+
     /// All numbers were written once, and the operator's instances have counted them once.
     pub(super) fn assert_exact(&self) {
         self.assert_exact_up_to(NUMBERS, &[NUMBERS]);
