@@ -47,19 +47,10 @@ pub fn open<T: Operator>(slot: &'static LocalKey<Slot<T>>, context: wit::Context
     std::panic::set_hook(Box::new(|panic| crate::log(Level::Error, &panic.to_string())));
     let wit::Context { job, operator, component, config } = context;
     let instance = Instance::open(&Context { job, operator, component, config })?;
-    let columns = instance.columns().into_iter().map(columns_out).collect();
+    let columns = instance.columns().into_iter().map(pack::columns_out).collect();
     slot.set(Some(instance));
     scratch::end_call();
     Ok(columns)
-}
-
-fn columns_out(columns: Columns) -> wit::Columns {
-    wit::Columns::from_bits_truncate(columns.bits())
-}
-
-/// A batch as the bindings take it.
-pub(crate) fn batch_out(rows: usize, has: Columns, data: Vec<u8>) -> wit::Batch {
-    wit::Batch { rows: rows as u32, has: columns_out(has), data }
 }
 
 #[inline]
@@ -115,7 +106,7 @@ pub fn save<T: Operator + Portable>(slot: &'static LocalKey<Slot<T>>) -> Result<
     let mut write = |rows: &crate::Batch| {
         let mut data = Vec::new();
         let has = pack::pack_state(rows, &mut data);
-        crate::bindings::portable::weir::operator::state_writer::write(&batch_out(rows.len(), has, data));
+        crate::bindings::portable::weir::operator::state_writer::write(&pack::batch_out(rows.len(), has, data));
     };
     with(slot, |instance| instance.save(&mut write))
 }

@@ -275,7 +275,7 @@ impl Outputs {
             }
             Kind::Rows => {
                 let has = crate::pack::pack(&gathered.batch, &mut self.packed);
-                let rows = crate::guest::batch_out(gathered.batch.len(), has, std::mem::take(&mut self.packed));
+                let rows = crate::pack::batch_out(gathered.batch.len(), has, std::mem::take(&mut self.packed));
                 output::emit(number, &rows);
                 self.packed = rows.data;
             }

@@ -2,6 +2,8 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
+#[cfg(target_arch = "wasm32")]
+use crate::bindings::weir::operator::types as wit;
 use crate::columns::Columns;
 use crate::rows::{KEY_ABSENT, VALUE_ABSENT};
 use crate::{Batch, BatchRef, BlobsRef};
@@ -87,6 +89,18 @@ pub(crate) fn pack_state(batch: &Batch, data: &mut Vec<u8>) -> Columns {
     [keys, values].iter().for_each(|column| data.extend_from_slice(column.ends.as_bytes()));
     [keys, values].iter().for_each(|column| data.extend_from_slice(&column.bytes));
     Columns::KEYS | Columns::VALUES
+}
+
+/// A batch as the bindings take it.
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn batch_out(rows: usize, has: Columns, data: Vec<u8>) -> wit::Batch {
+    wit::Batch { rows: rows as u32, has: columns_out(has), data }
+}
+
+/// Columns as the bindings take them.
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn columns_out(columns: Columns) -> wit::Columns {
+    wit::Columns::from_bits_truncate(columns.bits())
 }
 
 /// One bit a row that has `mark`; nothing, if none has.

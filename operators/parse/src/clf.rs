@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use weir_sdk::json::{Path, append_integer, append_string, readable, string_bytes_max};
 use weir_sdk::time::Bracket;
 
-use crate::config::Format;
+use crate::format::Format;
 use crate::request::Request;
 
 /// Names of the fields, in the order of [`Field`].

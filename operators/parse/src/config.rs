@@ -8,6 +8,7 @@ use weir_sdk::schemars::{Schema, SchemaGenerator, json_schema};
 use weir_sdk::time::TimeFormat;
 
 use crate::clf;
+use crate::format::Format;
 
 /// What lines look like, and what becomes of them.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -25,22 +26,6 @@ pub struct Config {
     /// What becomes of lines that are not what they should be
     #[serde(default)]
     pub(crate) malformed: Malformed,
-}
-
-/// What a line looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Format {
-    /// One JSON value a line.
-    Json,
-    /// Common Log Format.
-    Common,
-    /// That with referer and agent.
-    Combined,
-    /// Either of the two.
-    Clf,
-    /// That with the virtual host in front.
-    Vhost,
 }
 
 /// Where the event time is.

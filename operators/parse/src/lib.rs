@@ -5,6 +5,7 @@
 
 mod clf;
 mod config;
+mod format;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,8 @@ use weir_sdk::prelude::*;
 use weir_sdk::{KEY_BYTES_MAX, Port, VALUE_BYTES_MAX};
 
 pub use config::Config;
-use config::{Format, Malformed, Value};
+use config::{Malformed, Value};
+use format::Format;
 
 /// The output of lines that are not what they should be.
 const MALFORMED: u32 = 1;

@@ -7,7 +7,10 @@ use weir_sdk::json::Path;
 use weir_sdk::prelude::*;
 use weir_sdk::schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::panes::{Grid, greatest_common_divisor};
+use crate::grid::{Grid, greatest_common_divisor};
+
+/// The output of rows that came too late.
+pub(crate) const LATE: u32 = 1;
 
 /// How time is divided, and what is computed over the rows of a window.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -4,6 +4,7 @@
 //! lateness after that. A row that comes later goes to the output `late` as it is.
 
 mod config;
+mod grid;
 mod panes;
 mod sessions;
 #[cfg(test)]
@@ -17,9 +18,6 @@ use config::{NumberKind, Plan, Shape};
 use panes::Panes;
 use sessions::Sessions;
 use totals::{Floats, Numbers, Rows};
-
-/// The output of rows that came too late.
-const LATE: u32 = 1;
 
 /// The operator.
 #[derive(Debug)]

@@ -10,7 +10,8 @@ use weir_sdk::FastHasher;
 use weir_sdk::memory::{self, NoRoom};
 use weir_sdk::prelude::*;
 
-use crate::config::{Plan, Shape};
+use crate::config::{LATE, Plan, Shape};
+use crate::grid::Grid;
 use crate::totals::{Results, Totals, count_rounded};
 
 /// Keys whose panes are merged at a time.
@@ -43,53 +44,6 @@ impl<T> Default for Panes<T> {
     }
 }
 
-/// How windows lie in time: `[n * slide, n * slide + size)`. All in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Grid {
-    size: i64,
-    slide: i64,
-    pane: i64,
-}
-
-impl Grid {
-    /// Windows of `size`, `slide` apart. Tumbling where the two are equal.
-    pub(crate) fn new(size: i64, slide: i64) -> Grid {
-        Grid { size, slide, pane: greatest_common_divisor(size, slide) }
-    }
-
-    fn pane_of(&self, timestamp: Timestamp) -> Timestamp {
-        timestamp - timestamp.rem_euclid(self.pane)
-    }
-
-    /// Start of the first window that holds the pane at `pane`.
-    fn first_window(&self, pane: Timestamp) -> Timestamp {
-        let earliest = pane + self.pane - self.size;
-        earliest + (-earliest).rem_euclid(self.slide)
-    }
-
-    /// Start of the last window that holds the pane at `pane`.
-    fn last_window(&self, pane: Timestamp) -> Timestamp {
-        pane - pane.rem_euclid(self.slide)
-    }
-
-    /// Start of the first window that holds the pane at `pane` and ends after `sent_until`, found without looking at those before.
-    fn unsent_window(&self, pane: Timestamp, sent_until: Timestamp) -> Option<Timestamp> {
-        let (first, last) = (self.first_window(pane), self.last_window(pane));
-        // A watermark may be any time, also the last there is.
-        match i128::from(sent_until) - i128::from(first + self.size) {
-            ..0 => Some(first),
-            passed if passed > i128::from(last - first) => None,
-            passed => Some(first + (passed as i64 / self.slide + 1) * self.slide).filter(|window| *window <= last),
-        }
-    }
-
-    /// Times for which nothing here overflows; spans are far shorter.
-    fn holds(&self, timestamp: Timestamp) -> bool {
-        const FAR: Timestamp = Timestamp::MAX / 4;
-        (-FAR..FAR).contains(&timestamp)
-    }
-}
-
 impl<T: Totals> Panes<T> {
     /// Takes in the rows of a call.
     pub(crate) fn process(&mut self, plan: &Plan, rows: BatchRef<'_>, out: &mut Outputs) -> Result<(), Error> {
@@ -116,7 +70,7 @@ impl<T: Totals> Panes<T> {
                 }
             }
             let Some((pane, sent)) = current else {
-                out.to(crate::LATE).forward(row);
+                out.to(LATE).forward(row);
                 continue;
             };
             match T::part(plan, &row, &mut rounded) {
@@ -260,36 +214,10 @@ fn grid_of(plan: &Plan) -> Grid {
     }
 }
 
-/// The longest span of which both are multiples.
-pub(crate) fn greatest_common_divisor(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
-}
-
 #[cfg(test)]
 impl<T> Panes<T> {
     /// Number of panes that are kept.
     pub(crate) fn len(&self) -> usize {
         self.panes.len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_unsent_window_of_a_pane_is_the_one_that_looking_at_all_finds() {
-        for (size, slide) in [(10, 10), (10, 5), (6, 4), (7, 2), (9, 1)] {
-            let grid = Grid::new(size, slide);
-            for pane in (-40..40).map(|n| n * grid.pane) {
-                let windows: Vec<Timestamp> =
-                    (-200..200).map(|n| n * slide).filter(|start| *start <= pane && pane + grid.pane <= *start + size).collect();
-                assert_eq!((windows[0], windows[windows.len() - 1]), (grid.first_window(pane), grid.last_window(pane)));
-                for sent_until in (-150..150).chain([Timestamp::MIN, Timestamp::MAX]) {
-                    let expected = windows.iter().copied().find(|start| start + size > sent_until);
-                    assert_eq!(grid.unsent_window(pane, sent_until), expected, "{size}/{slide} {pane} {sent_until}");
-                }
-            }
-        }
     }
 }

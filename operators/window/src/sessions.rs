@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use weir_sdk::memory::{self, NoRoom};
 use weir_sdk::prelude::*;
 
-use crate::config::{Plan, Shape};
+use crate::config::{LATE, Plan, Shape};
 use crate::totals::{Results, Totals, count_rounded};
 
 /// Rows of a key with less than the gap between them.
@@ -87,7 +87,7 @@ impl<T: Totals> Sessions<T> {
             session.totals.merge(&other.totals);
         }
         if session.end.saturating_add(plan.lateness) <= out.watermark() || row.timestamp() <= self.closed_until {
-            out.to(crate::LATE).forward(*row);
+            out.to(LATE).forward(*row);
             return Ok(());
         }
         // A session more, its key, and its place in the queue. Nothing has changed yet.
